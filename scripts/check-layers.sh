@@ -41,8 +41,9 @@ allowed() {
     peer) echo core dav xrd auth sys net ;;
     engine) echo core dav plan xrd auth sys share net store peer ;;
     client) echo core dav plan xrd auth sys share net store peer engine ;;
-    server) echo core dav plan xrd auth sys share net store peer engine ;;
-    cli) echo core config dav plan xrd auth sys share net store peer engine client server wan ;;
+    front) echo core dav xrd auth sys share net store ;;
+    server) echo core dav xrd auth sys share net store front ;;
+    cli) echo core config dav plan xrd auth sys share net store peer engine client front server wan ;;
     *) return 1 ;;
     esac
 }

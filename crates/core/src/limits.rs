@@ -789,8 +789,8 @@ pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
 pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// After so long a client that asks for a checksum is told that the answer comes later, and does not take the silence for
-/// a server that is gone.
+/// After so long a client that asks for what may take long (a checksum, `sync`, `locate`) is told that the answer comes
+/// later, and does not take the silence for a server that is gone.
 pub const ROOT_SOON: Duration = Duration::from_secs(1);
 /// Within so long it is told that the answer comes: a file of 1 TB at 300 MB/s.
 pub const ROOT_LATER: Duration = Duration::from_secs(3600);

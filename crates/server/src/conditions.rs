@@ -15,8 +15,8 @@ use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
 use crate::export::{Place, Spot};
 use crate::get;
 use crate::origin::Origin;
-use crate::reply::Reply;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::reply::Reply;
 
 /// What is at a path; `None` for nothing.
 pub(crate) async fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
@@ -46,7 +46,7 @@ pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result
 /// Checks the `If` field, if there is one. There are no locks, so who believes to hold
 /// one is refused.
 pub(crate) async fn check_if(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     origin: &Origin<'_>,
     spot: &Spot,
@@ -57,7 +57,7 @@ pub(crate) async fn check_if(
         if tags.iter().all(|(known, _)| *known != resource) {
             let tag = match resource {
                 None => tag_at(spot).await,
-                Some(named) => match named_spot(shared, named, origin, spot) {
+                Some(named) => match named_spot(service, named, origin, spot) {
                     Some(named) => tag_at(&named).await,
                     None => None,
                 },
@@ -78,9 +78,9 @@ async fn tag_at(spot: &Spot) -> Option<ETag> {
 }
 
 /// Where a resource that the client names is, if it is in an export of this server.
-fn named_spot(shared: &Shared, named: &str, origin: &Origin<'_>, spot: &Spot) -> Option<Spot> {
-    let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
-    match shared.exports.find(&named.resource_path().ok()?, &spot.client) {
+fn named_spot(service: &StorageService, named: &str, origin: &Origin<'_>, spot: &Spot) -> Option<Spot> {
+    let named = Destination::read(named).ok().filter(|named| origin.is_ours(service, named))?;
+    match service.exports.find(&named.resource_path().ok()?, &spot.client) {
         Place::Inside(named) => Some(named),
         Place::Above(_) | Place::Nowhere => None,
     }

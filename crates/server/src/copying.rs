@@ -21,15 +21,15 @@ use tokio::task::yield_now;
 
 use crate::export::Export;
 use crate::propfind::{joined, kind_of};
-use crate::reply::Reply;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::reply::Reply;
 
 /// Bytes copied between two looks at whether anybody waits for them.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 
 /// From where to where.
 pub(crate) struct Copying<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) service: &'a StorageService,
     pub(crate) from: &'a Export,
     pub(crate) to: &'a Export,
     /// Whether a file's time of the last change is copied as well.
@@ -122,7 +122,7 @@ impl Copying<'_> {
         let copied = self.bytes(object.as_ref(), upload.as_ref()).await;
         let source = object.metadata().clone();
         let checksums = match copied {
-            Ok(()) => self.shared.digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await,
+            Ok(()) => self.service.digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await,
             Err(_) => Vec::new(),
         };
         let trouble = match copied {
@@ -142,7 +142,7 @@ impl Copying<'_> {
         };
         let committed = upload.commit(&completion).await.map_err(Trouble::of(End::Target))?;
         for checksum in completion.checksums {
-            self.shared.digests.remember(&committed.metadata, checksum);
+            self.service.digests.remember(&committed.metadata, checksum);
         }
         Ok(source)
     }
@@ -198,7 +198,7 @@ impl Copying<'_> {
         at: u64,
         left: u64,
     ) -> Result<u64, Trouble> {
-        let mut buffer = self.shared.buffers.lend();
+        let mut buffer = self.service.front.data.buffers.lend();
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let buffer = &mut buffer[..wanted];
         let failed = |cause: io::Error| Trouble::of(End::Source)(cause.into());

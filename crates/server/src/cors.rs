@@ -10,9 +10,9 @@ use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Method, Status};
 
-use crate::client::Client;
 use crate::export::{Export, Exports, Place};
-use crate::reply::Reply;
+use gridlane_front::client::Client;
+use gridlane_front::reply::Reply;
 
 /// What a script may do.
 const METHODS: &str = "GET, HEAD, OPTIONS";

@@ -7,7 +7,7 @@ use gridlane_store::{ObjectPath, Storage, StoreError};
 
 use crate::conditions;
 use crate::export::{Export, Spot};
-use crate::reply::Reply;
+use gridlane_front::reply::Reply;
 
 /// Removes what is there (RFC 4918, 9.6).
 pub(crate) async fn answer(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {

@@ -20,7 +20,7 @@ use gridlane_sys::AlignedBuf;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
-use crate::buffers::Buffers;
+use gridlane_front::buffers::Buffers;
 use gridlane_share::{Lease, budget, turns};
 
 /// Which bytes, by which algorithm.

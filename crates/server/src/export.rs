@@ -10,9 +10,9 @@ use gridlane_dav::ResourcePath;
 use gridlane_share::Turns;
 use gridlane_store::{ObjectPath, Storage};
 
-use crate::auth::challenge::Asking;
-use crate::client::Client;
-use crate::reply::Reply;
+use gridlane_front::auth::challenge::Asking;
+use gridlane_front::client::Client;
+use gridlane_front::reply::Reply;
 
 /// A storage, under the path where clients find it.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ impl Spot {
 
     /// The answer to what its client may not do.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        self.rules.asking.denied(&self.client, denial)
+        self.rules.asking.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
     }
 
     /// Whether its client may do one of these: the answer about the first if not.
@@ -292,14 +292,7 @@ impl Exports {
     pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
         let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
         client.decided(Operation::Stat, path.names(), reason, true);
-        self.rules.asking.denied(client, Denial::ByRules(reason))
-    }
-
-    /// Whether a client may do something to the server itself.
-    pub(crate) fn may_administer(&self, client: &Client) -> bool {
-        let decision = self.rules.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
-        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
-        decision.is_granted()
+        self.rules.asking.denied(client, reason, true)
     }
 
     /// Where `path` leads a client.

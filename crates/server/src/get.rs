@@ -18,20 +18,20 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
-use crate::auth::presented::without_credential;
 use crate::export::Spot;
-use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::recent::Recent;
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 use crate::wanted::Wanted;
+use gridlane_front::auth::presented::without_credential;
+use gridlane_front::gather::{SMALL_BYTES, being_changed};
+use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::{budget, turns};
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
@@ -71,12 +71,12 @@ pub(crate) async fn answer(
             match Box::pin(settled(spot, object)).await {
                 Ok(object) => {
                     recent.keep(spot, &object, began);
-                    Box::pin(file(shared, head, path, spot, origin, object)).await
+                    Box::pin(file(service, head, path, spot, origin, object)).await
                 }
                 Err(reply) => reply,
             }
         }
-        Ok(Opened::File(object)) => file(shared, head, path, spot, origin, object).await,
+        Ok(Opened::File(object)) => file(service, head, path, spot, origin, object).await,
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
@@ -109,11 +109,6 @@ async fn settled(spot: &Spot, mut object: Arc<dyn Object>) -> Result<Arc<dyn Obj
         };
     }
     if only_grows { Ok(object) } else { Err(being_changed()) }
-}
-
-/// The answer for a file of which nobody can tell what it holds.
-pub(crate) fn being_changed() -> Reply {
-    Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
 
 /// A directory's listing, when it is its turn.
@@ -162,7 +157,7 @@ pub(crate) fn validators(metadata: &Metadata) -> Option<Validators> {
 }
 
 async fn file(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
@@ -180,7 +175,7 @@ async fn file(
             true => &[ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256],
             false => &[],
         };
-        let known = Box::pin(shared.digests.kept(object.as_ref(), kinds)).await;
+        let known = Box::pin(service.digests.kept(object.as_ref(), kinds)).await;
         return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
@@ -250,7 +245,7 @@ async fn file(
     let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     // A checksum is for whom the bytes are for.
     if best.is_any() && spot.may(Operation::Read) {
-        reply = Box::pin(tell_digests(shared, head, spot, &object, best, reply)).await;
+        reply = Box::pin(tell_digests(service, head, spot, &object, best, reply)).await;
     }
     reply.tells_status = head.method == Method::Get && wants_status(head);
     reply.payload(payload)
@@ -278,19 +273,20 @@ fn wants_status(head: &RequestHead) -> bool {
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
 /// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
 async fn tell_digests(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     spot: &Spot,
     object: &Arc<dyn Object>,
     best: Wanted,
     reply: Reply,
 ) -> Reply {
-    let digests = &shared.digests;
+    let digests = &service.digests;
     let kinds: Vec<ChecksumKind> = best.kinds().collect();
     let (mut known, may_keep) = (digests.kept(object.as_ref(), &kinds).await, spot.export.allow_write);
     for kind in &kinds {
         if known.iter().all(|checksum| checksum.kind() != *kind) {
-            known.extend(digests.at_once(&shared.buffers, object.as_ref(), *kind, may_keep).await);
+            known
+                .extend(digests.at_once(&service.front.data.buffers, object.as_ref(), *kind, may_keep).await);
         }
     }
     if known.len() == kinds.len() {

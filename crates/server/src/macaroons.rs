@@ -5,24 +5,22 @@
 //! credential with which they asked. Whoever asks with a macaroon gets that one back with more caveats, so that all
 //! of its caveats stay in force, and so that whoever calls it back calls back all that was made of it.
 
-use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use gridlane_auth::identity::MacaroonIdentity;
 use gridlane_auth::macaroon::request::Request;
-use gridlane_auth::macaroon::{self, Caveat, Check, Keys, Minted, Terms};
+use gridlane_auth::macaroon::{self, Caveat, Keys, Minted, Terms};
 use gridlane_auth::{Grants, Identity, Refusal};
 use gridlane_core::{Secret, limits};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{Method, ResourcePath, Status, media_type};
 use serde_json::json;
 
-use crate::body::{Body, Wire};
-use crate::client::Client;
-use crate::forwarded;
 use crate::origin::Origin;
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::auth::keys::now_s;
+use gridlane_front::auth::macaroons::location;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::client::Client;
+use gridlane_front::forwarded;
+use gridlane_front::reply::{Payload, Reply};
 
 const REQUEST_TYPE: &str = "application/macaroon-request";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
@@ -33,26 +31,10 @@ const DISCOVERY_PATHS: [&str; 2] =
 /// Bytes of a name in a macaroon: a DN of several hundred is known.
 const NAME_BYTES_MAX: usize = 1000;
 
-/// What macaroons of this server call the site: servers that share a secret have to have the same.
-pub(crate) fn location(shared: &Shared) -> &str {
-    shared.root.site_name.as_deref().unwrap_or("gridlane")
-}
-
-/// What the bearer of a macaroon may do. What it says depends on the client's address, and on the time.
-pub(crate) fn verify(shared: &Shared, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
-    let Some(keys) = &shared.auth.macaroons else {
-        let what = "this server takes no macaroons, and the token is no JSON Web Token";
-        return Err(Refusal::new(gridlane_auth::Cause::Untrusted, what));
-    };
-    let revoked = &shared.auth.revoked_macaroons;
-    let check = Check { keys, location: location(shared), revoked, address, now_s: now_s() };
-    macaroon::verify(text.expose(), &check)
-}
-
 /// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
 /// the macaroon that the client has proved itself by, if it did so by one.
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
@@ -60,7 +42,7 @@ pub(crate) async fn answer(
     presented: Option<&Secret>,
     body: &mut Body,
 ) -> Option<Reply> {
-    let keys = shared.auth.macaroons.as_deref()?;
+    let keys = service.front.auth.macaroons.as_deref()?;
     let name = path.to_string();
     match head.method {
         Method::Get | Method::Head if DISCOVERY_PATHS.contains(&name.as_str()) => {
@@ -71,7 +53,7 @@ pub(crate) async fn answer(
             if !form && sent_type(head) != REQUEST_TYPE {
                 return None;
             }
-            let made = issue(shared, keys, wire, head, path, client, presented, body, form).await;
+            let made = issue(service, keys, wire, head, path, client, presented, body, form).await;
             Some(made.unwrap_or_else(|refusal| refusal))
         }
         _ => None,
@@ -96,7 +78,7 @@ fn discovery(origin: &Origin<'_>) -> Reply {
 
 #[allow(clippy::too_many_arguments)] // everything there is of a request, once
 async fn issue(
-    shared: &Shared,
+    service: &StorageService,
     keys: &Keys,
     wire: &mut Wire,
     head: &RequestHead,
@@ -113,7 +95,7 @@ async fn issue(
     }
     let peer = wire.stream.peer().ip().to_canonical();
     let is_https =
-        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &service.front.trusted_forwarders);
     if !is_https {
         let what = "a macaroon is a secret: ask for it over https";
         return Err(Reply::failure(Status::BAD_REQUEST, what));
@@ -126,18 +108,18 @@ async fn issue(
         let what = "a request for a macaroon has to say how long it is";
         return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
     }
-    let bytes = body.read_whole(shared, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
+    let bytes = body.read_whole(&service.front.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
     let request = match is_form {
         true => Request::parse_form(&bytes),
         false => Request::parse_json(&bytes, path),
     };
     let request = request.map_err(|refusal| refused(&refusal))?;
-    let rights = shared.exports.grants(&request.path, client);
+    let rights = service.exports.grants(&request.path, client);
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
-    let lifetime_s_max = shared.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
-    let site = Site { keys, location: location(shared), random, lifetime_s_max };
+    let lifetime_s_max = service.front.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
+    let site = Site { keys, location: location(&service.front), random, lifetime_s_max };
     let given = site.give(&client.identity, presented, rights, &request, now_s())?;
     client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
     Ok(told(&given, is_form, path, &Origin::new(head, true)))
@@ -283,11 +265,6 @@ fn refused(refusal: &Refusal) -> Reply {
     Reply::failure(Status::BAD_REQUEST, refusal.message.clone())
 }
 
-fn now_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -296,6 +273,8 @@ mod tests {
     use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 
     use super::*;
+    use gridlane_auth::identity::MacaroonIdentity;
+    use gridlane_auth::macaroon::Check;
 
     const NOW_S: i64 = 1_800_000_000;
 

@@ -15,7 +15,7 @@ use gridlane_dav::{ResourcePath, Status, media_type};
 
 use crate::PRODUCT;
 use crate::export::Export;
-use crate::reply::{Payload, Reply};
+use gridlane_front::reply::{Payload, Reply};
 
 /// The query that asks for the metalink of a file.
 const QUERY: &str = "metalink";

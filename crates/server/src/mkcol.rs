@@ -8,17 +8,17 @@ use gridlane_store::{ObjectPath, StoreError};
 use crate::conditions;
 use crate::export::{Place, Spot};
 use crate::options;
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 
 /// Makes a directory (RFC 4918, 9.3).
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, spot: Spot) -> Reply {
+pub(crate) async fn answer(service: &StorageService, head: &RequestHead, spot: Spot) -> Reply {
     if let Err(reply) = conditions::check_no_body(head) {
         return reply;
     }
     match make(head, &spot).await {
         Ok(true) => Reply::new(Status::CREATED).payload(Payload::Bytes(Vec::new())),
-        Ok(false) => options::exists(shared, &Place::Inside(spot)),
+        Ok(false) => options::exists(service, &Place::Inside(spot)),
         Err(reply) => reply,
     }
 }

@@ -5,8 +5,8 @@ use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
 
 use crate::export::Place;
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 
 /// The methods, and of what something may be done where they may be used; nothing: everywhere.
 const METHODS: [(&str, &[Operation]); 10] = [
@@ -24,35 +24,35 @@ const METHODS: [(&str, &[Operation]); 10] = [
 
 /// Those methods for which `may` says yes, for `Allow`. Without spaces: XRootD's client takes the list apart at its commas and
 /// nowhere else. With POST where macaroons are given, for whatever path.
-fn methods(shared: &Shared, may: impl Fn(Operation) -> bool) -> String {
+fn methods(service: &StorageService, may: impl Fn(Operation) -> bool) -> String {
     let is_allowed =
         |operations: &[Operation]| operations.is_empty() || operations.iter().any(|one| may(*one));
     let allowed = METHODS.iter().filter(|(_, operations)| is_allowed(operations));
-    let post = shared.auth.macaroons.is_some().then_some("POST");
+    let post = service.front.auth.macaroons.is_some().then_some("POST");
     allowed.map(|(name, _)| *name).chain(post).collect::<Vec<_>>().join(",")
 }
 
 /// What may be done at a place.
-fn allowed(shared: &Shared, place: &Place) -> String {
+fn allowed(service: &StorageService, place: &Place) -> String {
     match place {
-        Place::Inside(spot) => methods(shared, |operation| match operation {
+        Place::Inside(spot) => methods(service, |operation| match operation {
             // Of a COPY: what may be read can be copied to where something may be written.
-            Operation::Read => shared.exports.allow_write() && spot.may(operation),
+            Operation::Read => service.exports.allow_write() && spot.may(operation),
             _ => spot.may(operation),
         }),
-        Place::Above(_) | Place::Nowhere => methods(shared, |_| false),
+        Place::Above(_) | Place::Nowhere => methods(service, |_| false),
     }
 }
 
 /// Tells what may be done at a path (RFC 4918, 10.1). davix looks for PROPFIND in `Allow`, cadaver and davfs2 for
 /// the class in `DAV`: 1, for there are no locks.
-pub(crate) fn answer(shared: &Shared, place: &Place) -> Reply {
-    reply(allowed(shared, place))
+pub(crate) fn answer(service: &StorageService, place: &Place) -> Reply {
+    reply(allowed(service, place))
 }
 
 /// `OPTIONS *`: what may be done somewhere.
-pub(crate) fn of_server(shared: &Shared) -> Reply {
-    reply(methods(shared, |_| shared.exports.allow_write()))
+pub(crate) fn of_server(service: &StorageService) -> Reply {
+    reply(methods(service, |_| service.exports.allow_write()))
 }
 
 fn reply(allowed: String) -> Reply {
@@ -66,13 +66,13 @@ fn reply(allowed: String) -> Reply {
 }
 
 /// The answer to a method that exists and is not offered there.
-pub(crate) fn not_allowed(shared: &Shared, head: &RequestHead, place: &Place) -> Reply {
+pub(crate) fn not_allowed(service: &StorageService, head: &RequestHead, place: &Place) -> Reply {
     let what = format!("the server does not offer {} here", head.method.name());
-    Reply::failure(Status::METHOD_NOT_ALLOWED, what).field("Allow", allowed(shared, place))
+    Reply::failure(Status::METHOD_NOT_ALLOWED, what).field("Allow", allowed(service, place))
 }
 
 /// The answer to a MKCOL where something is already (RFC 4918, 9.3.1).
-pub(crate) fn exists(shared: &Shared, place: &Place) -> Reply {
+pub(crate) fn exists(service: &StorageService, place: &Place) -> Reply {
     Reply::failure(Status::METHOD_NOT_ALLOWED, "something has this name already")
-        .field("Allow", allowed(shared, place))
+        .field("Allow", allowed(service, place))
 }

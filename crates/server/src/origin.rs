@@ -3,7 +3,7 @@
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::Destination;
 
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 
 /// How a client reaches the server.
 pub(crate) struct Origin<'a> {
@@ -28,8 +28,8 @@ impl<'a> Origin<'a> {
     ///
     /// The scheme does not count: both are spoken on one port, and where a proxy speaks TLS for the server, its
     /// clients write `https` into the URLs of requests that come in clear text. Another port is another server.
-    pub(crate) fn is_ours(&self, shared: &Shared, url: &Destination) -> bool {
-        is_ours(self.host, &shared.host_names, url)
+    pub(crate) fn is_ours(&self, service: &StorageService, url: &Destination) -> bool {
+        is_ours(self.host, &service.front.host_names, url)
     }
 }
 

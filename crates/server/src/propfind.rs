@@ -22,13 +22,14 @@ use gridlane_store::{
     BoxFuture, DirectoryEntry, Entries, Metadata, ObjectPath, Storage, StoreError, StoreResult,
 };
 
-use crate::body::{Body, Wire};
 use crate::conditions;
 use crate::digests::Digests;
 use crate::export::Spot;
 use crate::origin::Origin;
-use crate::reply::{Payload, Pieces, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::pieces::Pieces;
+use gridlane_front::reply::{Payload, Reply};
 
 /// What a client asks, and how it is answered.
 struct Question {
@@ -39,13 +40,13 @@ struct Question {
 
 impl Question {
     async fn read(
-        shared: &Shared,
+        service: &StorageService,
         wire: &mut Wire,
         head: &RequestHead,
         body: &mut Body,
     ) -> Result<Question, Reply> {
         let depth = Depth::of_propfind(&head.headers).map_err(conditions::refused)?;
-        let bytes = body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
+        let bytes = body.read_whole(&service.front.data, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
         let request = PropfindRequest::parse(&bytes).map_err(conditions::refused)?;
         let origin = Origin::new(head, wire.stream.is_tls());
         Ok(Question { depth, request, writer: Multistatus::new(origin.url().as_deref()) })
@@ -64,30 +65,30 @@ impl Question {
 
 /// Answers with the properties of what is at a path (RFC 4918, 9.1).
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    let question = match Question::read(shared, wire, head, body).await {
+    let question = match Question::read(service, wire, head, body).await {
         Ok(question) => question,
         Err(reply) => return reply,
     };
-    find(shared, head, path, spot, question).await.unwrap_or_else(|reply| reply)
+    find(service, head, path, spot, question).await.unwrap_or_else(|reply| reply)
 }
 
 /// The answer for a directory that exists only because exports are below it.
 pub(crate) async fn above(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
     names: &[Vec<u8>],
     body: &mut Body,
 ) -> Reply {
-    let Question { depth, request, writer } = match Question::read(shared, wire, head, body).await {
+    let Question { depth, request, writer } = match Question::read(service, wire, head, body).await {
         Ok(question) => question,
         Err(reply) => return reply,
     };
@@ -108,7 +109,7 @@ pub(crate) async fn above(
 }
 
 async fn find(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
@@ -149,7 +150,7 @@ async fn find(
         object: spot.object.clone(),
         may_change: (spot.may(Operation::Overwrite), spot.may(Operation::Create)),
         // Who may only list a directory is not told what is in the files.
-        digests: (question.names(&checksums) && spot.may(Operation::Read)).then(|| shared.digests.clone()),
+        digests: (question.names(&checksums) && spot.may(Operation::Read)).then(|| service.digests.clone()),
         directory: joined(path.names()),
         question,
         entries: None,

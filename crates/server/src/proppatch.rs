@@ -9,24 +9,24 @@ use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Multistatus, ResourcePath, Status, multistatus};
 use gridlane_store::StoreError;
 
-use crate::body::{Body, Wire};
 use crate::conditions;
 use crate::export::Spot;
 use crate::origin::Origin;
 use crate::propfind::{joined, kind_of};
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::reply::{Payload, Reply};
 
 /// Changes properties: all that the request names, or none (RFC 4918, 9.2).
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    let bytes = match body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await {
+    let bytes = match body.read_whole(&service.front.data, wire, head, limits::DAV_REQUEST_BYTES_MAX).await {
         Ok(bytes) => bytes,
         Err(reply) => return reply,
     };

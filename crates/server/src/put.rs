@@ -12,14 +12,14 @@ use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
 use gridlane_share::turns;
 use gridlane_store::{Completion, Expectation, Metadata, StoreError, Upload};
 
-use crate::body::{Body, BodyError, Wire, invite};
 use crate::conditions::{self, evaluate, look};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
-use crate::reply::Reply;
-use crate::shared::Shared;
-use crate::transfer::Patience;
+use crate::storage_service::StorageService;
 use crate::wanted::Wanted;
+use gridlane_front::body::{Body, BodyError, Wire, invite};
+use gridlane_front::reply::Reply;
+use gridlane_front::transfer::Patience;
 
 /// How far a PUT came that was not completed.
 enum Failure {
@@ -49,14 +49,14 @@ impl From<BodyError> for Failure {
 
 /// Receives a file.
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    match receive(shared, wire, head, path, spot, body).await {
+    match receive(service, wire, head, path, spot, body).await {
         Ok(reply) => reply,
         Err(Failure::Answer(reply)) => reply,
         Err(Failure::Body(error)) => error.reply(),
@@ -64,7 +64,7 @@ pub(crate) async fn answer(
 }
 
 async fn receive(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
@@ -81,7 +81,7 @@ async fn receive(
     };
     prepare_parent(spot).await?;
     let upload = spot.storage().create(&spot.object, expected_bytes).await?;
-    invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
+    invite(wire, head, &mut Patience::new(&service.front.data.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
@@ -91,7 +91,7 @@ async fn receive(
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
     kinds.dedup();
-    let checksums = match receive_body(shared, wire, body, upload.as_ref(), upload_bytes_max, &kinds).await {
+    let checksums = match receive_body(service, wire, body, upload.as_ref(), upload_bytes_max, &kinds).await {
         Ok(checksums) => checksums,
         Err(failure) => {
             upload.discard().await;
@@ -112,7 +112,7 @@ async fn receive(
     let checksums = completion.checksums;
     let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
     for checksum in &checksums {
-        shared.digests.remember(&committed.metadata, checksum.clone());
+        service.digests.remember(&committed.metadata, checksum.clone());
     }
     let mut reply = wanted.tell(success(status, &committed.metadata), &checksums);
     if modified.is_some() {
@@ -203,17 +203,17 @@ fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) ->
 
 /// The data plane: the body goes to the storage; returns its checksums.
 async fn receive_body(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     body: &mut Body,
     upload: &dyn Upload,
     upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
-    let mut buffer = shared.buffers.lend();
+    let mut buffer = service.front.data.buffers.lend();
     let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
     let is_fast = kinds.iter().all(|kind| kind.is_combinable());
-    let mut patience = Patience::new(&shared.deadlines);
+    let mut patience = Patience::new(&service.front.data.deadlines);
     let mut at = 0;
     loop {
         let count = body.read(wire, &mut buffer, &mut patience).await?;
@@ -257,7 +257,7 @@ fn success(status: Status, metadata: &Metadata) -> Reply {
         reply = reply.field("ETag", etag.to_string());
     }
     if status == Status::CREATED {
-        reply = reply.payload(crate::reply::Payload::Bytes(Vec::new()));
+        reply = reply.payload(gridlane_front::reply::Payload::Bytes(Vec::new()));
     }
     reply
 }

@@ -18,7 +18,7 @@ const KEPT_MAX: Duration = Duration::from_secs(1);
 
 /// One file at most.
 #[derive(Default)]
-pub(crate) struct Recent(Option<Kept>);
+pub struct Recent(Option<Kept>);
 
 struct Kept {
     /// Of a generation of settings: after a reload it is another one.
@@ -70,8 +70,8 @@ mod tests {
     use gridlane_dav::ResourcePath;
     use gridlane_store::{BoxFuture, MemoryStorage, Metadata, Opened, Storage};
 
-    use crate::client::Client;
     use crate::export::{Exports, Place};
+    use gridlane_front::client::Client;
 
     struct File {
         opened: Arc<dyn Object>,

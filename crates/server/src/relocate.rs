@@ -21,8 +21,8 @@ use crate::digests::Digests;
 use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
-use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::budget;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
@@ -32,7 +32,7 @@ const THIRD_PARTY_PREFIX: &str = "transferheader";
 
 /// What is to be done.
 struct Task<'a> {
-    shared: &'a Shared,
+    service: &'a StorageService,
     head: &'a RequestHead,
     from: &'a Spot,
     to: Spot,
@@ -56,13 +56,13 @@ struct Before {
 
 /// Moves or copies what is at a path (RFC 4918, 9.8 and 9.9).
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     path: &ResourcePath,
     from: &Spot,
     origin: &Origin<'_>,
 ) -> Reply {
-    let task = match prepare(shared, head, path, from, origin) {
+    let task = match prepare(service, head, path, from, origin) {
         Ok(task) => task,
         Err(reply) => return reply,
     };
@@ -71,7 +71,7 @@ pub(crate) async fn answer(
 
 /// Reads the head.
 fn prepare<'a>(
-    shared: &'a Shared,
+    service: &'a StorageService,
     head: &'a RequestHead,
     path: &ResourcePath,
     from: &'a Spot,
@@ -85,7 +85,7 @@ fn prepare<'a>(
         return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
     }
     let destination = Destination::parse(&head.headers).map_err(refused)?;
-    if !origin.is_ours(shared, &destination) {
+    if !origin.is_ours(service, &destination) {
         let what = "the Destination is on another server, and this one does not copy to others";
         return Err(Reply::failure(Status::BAD_GATEWAY, what));
     }
@@ -100,10 +100,10 @@ fn prepare<'a>(
         false => Depth::of_copy(&head.headers),
     };
     let task = Task {
-        shared,
+        service,
         head,
         from,
-        to: match shared.exports.find(&target, &from.client) {
+        to: match service.exports.find(&target, &from.client) {
             Place::Inside(spot) => spot,
             Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
             Place::Nowhere => {
@@ -156,7 +156,7 @@ impl Task<'_> {
             before = self.look().await?;
         }
         let copying = Copying {
-            shared: self.shared,
+            service: self.service,
             from: &self.from.export,
             to: &self.to.export,
             // What is moved is the same file as before.
@@ -353,7 +353,7 @@ impl Task<'_> {
             _ => None,
         };
         let (source, expectation) = (before.source.clone(), before.expectation.clone());
-        let digests = self.shared.digests.clone();
+        let digests = self.service.digests.clone();
         let moving = async move {
             if removes_directory {
                 storage.remove_directory(&to).await?;

@@ -7,7 +7,7 @@
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_dav::{Headers, digest};
 
-use crate::reply::Reply;
+use gridlane_front::reply::Reply;
 
 /// What a request wants to be told, by field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,7 +35,7 @@ fn a_crowd_leaves_no_trace() {
     let server = TestServer::with(|settings| {
         settings.tls = Some(tls.clone());
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.connections_max = room();
         set_deadlines(settings, Duration::from_secs(2));
     });

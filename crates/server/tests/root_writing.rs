@@ -401,7 +401,7 @@ fn who_leaves_leaves_nothing_open() {
 fn an_upload_that_brings_nothing_more_is_cut() {
     for rate in [None, Some(10_000_000)] {
         let server = TestServer::with(|settings| {
-            settings.exports[0].allow_write = true;
+            settings.service.exports[0].allow_write = true;
             settings.limit_rate_bytes_per_s = rate;
             settings.deadlines.body_stall = std::time::Duration::from_secs(1);
         });
@@ -450,7 +450,7 @@ fn what_may_not_be_written_is_not() {
     assert_eq!(read_only.read("f").unwrap(), b"bytes");
     // Who may only store files does not get to read them by the same door.
     let box_only = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.policy = std::sync::Arc::new(Policy::new(vec![Rule {
             name: "box".to_owned(),
             who: Who { networks: Network::parse_list(["any"]).unwrap(), ..Who::anyone() },
@@ -468,8 +468,8 @@ fn what_may_not_be_written_is_not() {
     assert_eq!(box_only.read("secret").unwrap(), b"BYTEs");
     // Larger than the export takes: said at once, or when it becomes so. What is incomplete is never seen.
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].upload_bytes_max = 10;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].upload_bytes_max = 10;
     });
     let mut client = RootClient::connect(server.address);
     let (code_of_size, text) = client.open("/f?oss.asize=11", NEW).unwrap_err();
@@ -487,7 +487,7 @@ fn what_may_not_be_written_is_not() {
 fn a_full_quota_is_told_from_a_full_disk() {
     use gridlane_store::{MemoryStorage, QuotaStorage};
     let quota = std::sync::Arc::new(QuotaStorage::new(std::sync::Arc::new(MemoryStorage::default()), 1000));
-    let server = TestServer::of(quota, |settings| settings.exports[0].allow_write = true);
+    let server = TestServer::of(quota, |settings| settings.service.exports[0].allow_write = true);
     let mut client = RootClient::connect(server.address);
     assert_eq!(code(client.open("/f?oss.asize=1001", POSC)), ErrorCode::OVER_QUOTA);
     let handle = client.open("/f", NEW).unwrap();
@@ -504,7 +504,7 @@ fn a_session_has_its_share_of_open_files() {
     // In memory: no descriptors, of which there may be fewer.
     let storage = std::sync::Arc::new(gridlane_store::MemoryStorage::default());
     let server = TestServer::of(storage, |settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         // Of one client this is as much as of one session.
         settings.shares.open_files.one = settings.shares.open_files.all;
     });
@@ -555,8 +555,9 @@ fn a_slow_disk_keeps_only_its_own_client_waiting() {
     use gridlane_store::{MemoryStorage, fake::Gate, fake::SlowStorage};
     let gate = Gate::new();
     let storage = SlowStorage::new(MemoryStorage::default(), gate.clone());
-    let server =
-        TestServer::of(std::sync::Arc::new(storage), |settings| settings.exports[0].allow_write = true);
+    let server = TestServer::of(std::sync::Arc::new(storage), |settings| {
+        settings.service.exports[0].allow_write = true
+    });
     let mut others: Vec<RootClient> = (0..8).map(|_| RootClient::connect(server.address)).collect();
     let mut waiting: Vec<(RootClient, Handle)> = (0..4)
         .map(|index| {
@@ -606,7 +607,7 @@ fn a_checksum_is_of_what_all_have_written() {
 #[test]
 fn a_write_that_stops_half_way_is_not_waited_for() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.body_stall = std::time::Duration::from_millis(300);
     });
     let mut client = RootClient::connect(server.address);

@@ -220,7 +220,7 @@ fn check_close(head: Option<&RequestHead>, shown: &impl Fn() -> String) {
     assert!(is_known, "one side closes the connection, the other does not\n{}", shown());
 }
 
-/// Reads a connection as `gridlane-server` does; returns the heads as well, one for each request.
+/// Reads a connection as `gridlane-front` does; returns the heads as well, one for each request.
 fn ours(data: &[u8]) -> (Seen, Vec<RequestHead>) {
     let (mut requests, mut heads, mut rest) = (Vec::new(), Vec::<RequestHead>::new(), data);
     let end = loop {

@@ -14,7 +14,7 @@ use gridlane_config::file::{self, unreadable};
 use gridlane_config::value::{Word, wrong};
 use gridlane_core::{Result, Url, limits};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{AuthSettings, ClientLimits};
+use gridlane_front::{AuthSettings, ClientLimits};
 use serde::Deserialize;
 
 use super::rules::{May, grants};

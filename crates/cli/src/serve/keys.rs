@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use gridlane_core::{Error, ErrorKind, Result, Scheme, Url, limits};
+use gridlane_front::KeySource;
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
 use gridlane_peer::http::{Client, Request};
-use gridlane_server::KeySource;
 
 /// Fetches over https, from the host that a URL names and no other.
 pub(super) struct KeyFetcher {

@@ -66,7 +66,7 @@ impl Room {
         settings.connections_max = settings.connections_max.min(self.connections);
         if let Some(threads) = THREADS.get() {
             // As many may hang as there are threads beside those that others need.
-            settings.shares.device = device_shares(*threads, settings.devices());
+            settings.service.device = device_shares(*threads, settings.service.devices());
         }
         let files = &mut settings.shares.open_files;
         *files = Share::of(self.files);
@@ -86,12 +86,12 @@ impl Room {
                 self.connections, self.files,
             ));
         }
-        let operations = settings.shares.device.operations.all;
+        let operations = settings.service.device.operations.all;
         if let Some(threads) = THREADS.get().filter(|_| operations < limits::DISK_OPERATIONS_MAX) {
             lines.push(format!(
                 "gridlane: at most {operations} operations of each disk at the same time: the process may have {threads} \
                  threads for them and for checksums instead of {} (ulimit -u, TasksMax=)",
-                blocking_threads(settings.devices()),
+                blocking_threads(settings.service.devices()),
             ));
         }
         lines
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn with_too_few_descriptors_nothing_is_served() {
-        let mut settings = Settings::empty(Vec::new());
+        let mut settings = Settings::new(Vec::new(), Default::default());
         Room::of(Some(1024)).apply(&mut settings, Some(7), Some(1024)).unwrap();
         assert_eq!(settings.connections_max, 240);
         assert_eq!(settings.shares.open_files, Share { all: 480, one: 7 });

@@ -7,8 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
+use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::{TrustedProxies, tls};
-use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
+use gridlane_server::{Export, Settings, StorageSettings};
 use gridlane_store::{BlockingStorage, Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
@@ -162,9 +163,9 @@ pub(super) fn settings(
     let asks = auth.trust.is_some();
     let tls = tls::server_config_with(&certificate.cert, &certificate.key, asks, global.records())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
-    let mut settings = Settings::empty(listen);
+    let mut settings = Settings::new(listen, StorageSettings::default());
     settings.auth = auth;
-    settings.exports = exports;
+    settings.service.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = admin(args)?;
     settings.limit_rate_bytes_per_s = args.limit_rate;

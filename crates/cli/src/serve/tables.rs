@@ -8,7 +8,8 @@ use gridlane_config::file;
 use gridlane_config::value::{Word, Words, wrong};
 use gridlane_core::{Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, RootAuth, RootSettings, RootTls, open_to_anyone};
+use gridlane_front::{RootAuth, RootSettings, RootTls};
+use gridlane_server::{Compat, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@ use gridlane_auth::Operation;
 use gridlane_store::StoreError;
 use gridlane_xrd::request::Chmod;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 /// Permissions that a client can give: not that anybody may write, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;

@@ -13,13 +13,13 @@ use gridlane_xrd::answer::{
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed};
+use super::places::{Context, Places as _, allowed};
 use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
-use crate::reply::Pieces;
+use gridlane_front::pieces::Pieces;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use gridlane_share::budget::Lease;
 
 const ACT: &str = "open directory";
@@ -45,14 +45,14 @@ pub(crate) async fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     allowed(&spot, &request.about, ACT, Operation::List)?;
     let failed = |error| failed(&request.about, &error);
     // A directory that is being listed is a descriptor as well, for as long as its client takes.
-    let room = context.shared.open_files.room()?;
+    let room = context.service().open_files.room()?;
     let listed = match has_stat {
         true => Listed::Entries(spot.storage().entries(&spot.object).await.map_err(failed)?),
         false => Listed::Names(spot.storage().names(&spot.object).await.map_err(failed)?),
     };
     let rights = Rights::of(&spot);
     // Who may only list a directory is not told what is in the files.
-    let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
+    let digests = checksum.filter(|_| rights.read).map(|_| context.service().digests.clone());
     let waiting = VecDeque::new();
     let mut lister =
         Lister { spot, rights, form, digests, listed, waiting, next: None, goes_on: false, _room: room };
@@ -264,7 +264,7 @@ mod tests {
         let spot = context.spot(&arg("/d/f"), "", Operation::Read).unwrap();
         let Opened::File(object) = wait(spot.storage().open(&path("d/f"))).unwrap() else { panic!() };
         let md5 = Checksum::from_hex(ChecksumKind::Md5, "5d41402abc4b2a76b9719d911017c592").unwrap();
-        context.shared.digests.remember(object.metadata(), md5);
+        context.service().digests.remember(object.metadata(), md5);
         let expected = (b"md5".to_vec(), b"5d41402abc4b2a76b9719d911017c592".to_vec());
         assert_eq!(checksums()[1].checksum, Some(expected));
         let (code, text) =
@@ -284,7 +284,7 @@ mod tests {
         let context = writable(storage);
         for options in [DirlistOptions::NONE, DirlistOptions::STAT] {
             let Answer::Pieces { first, mut rest } = list(&context, "/", options).unwrap() else { panic!() };
-            assert_eq!(context.shared.open_files.count(), 1);
+            assert_eq!(context.front().budgets.open_files.used(), 1);
             let (mut found, mut reader) = (Vec::new(), DirlistReader::default());
             let mut piece = first;
             loop {

@@ -9,9 +9,9 @@ use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{Fattr, FattrAbout};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::{Context, allowed};
+use super::places::{Context, Places as _, allowed};
 use crate::export::Spot;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
 pub(crate) async fn fattr(context: &Context, request: &Fattr) -> Outcome {

@@ -17,18 +17,16 @@ use std::time::Instant;
 use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, RangeSet, limits};
 use gridlane_store::{BoxFuture, Metadata, Object, StoreError, StoreResult, WritableFile};
-use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::Context;
 use super::locks::{Lock, Locks};
-use super::log::{self, Closed};
 use super::written::Written;
+use crate::digests::Digests;
 use crate::export::Spot;
-use crate::metrics::CountedIn;
-use crate::shared::Shared;
+use gridlane_front::metrics::{CountedIn, Metrics};
+use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::session_files::{Readable, SessionFiles};
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
 
@@ -45,11 +43,6 @@ impl OpenFiles {
         OpenFiles { locks: Arc::default(), room }
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.room.used()
-    }
-
     /// Permission to have one more, on behalf of the client of this task.
     pub(crate) fn room(&self) -> Result<Lease, Failure> {
         self.room.try_take(budget::current(), 1).map_err(|short| match short {
@@ -61,7 +54,7 @@ impl OpenFiles {
 
 /// The open files of a session, by handle.
 #[derive(Default)]
-pub(crate) struct Files {
+pub struct Files {
     inner: Mutex<Inner>,
 }
 
@@ -73,7 +66,7 @@ struct Inner {
     has_ended: bool,
 }
 
-struct Entry {
+pub(crate) struct Entry {
     file: Arc<OpenFile>,
     /// Told when nobody has `file` any longer.
     left: oneshot::Receiver<()>,
@@ -223,20 +216,14 @@ impl FileState {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that were sent.
-    pub(crate) fn count_read(&self, shared: &Shared, bytes: u64) {
-        log::sent(shared, bytes);
-        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// Counts bytes that came.
-    pub(crate) fn count_written(&self, shared: &Shared, bytes: u64) {
-        log::received(shared, bytes);
+    pub(crate) fn count_written(&self, metrics: &Metrics, bytes: u64) {
+        metrics.received_of_files(bytes);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Closes it, when nobody uses it any longer.
-    async fn close(&self, shared: &Shared) -> Result<(), Failure> {
+    pub(crate) async fn close(&self, digests: &Digests) -> Result<(), Failure> {
         let Some(changing) = &self.changing else { return Ok(()) };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
         let (whole, lacks) = {
@@ -253,14 +240,14 @@ impl FileState {
             && changing.is_pending
         {
             for checksum in whole.checksums {
-                shared.digests.remember(&committed.metadata, checksum);
+                digests.remember(&committed.metadata, checksum);
             }
         }
         lacks.map_or(Ok(()), Err)
     }
 
     /// Lets go of it: what nobody was to see before its close is gone by then.
-    async fn discard(self) {
+    pub(crate) async fn discard(self) {
         drop(self.object);
         if let Some(changing) = self.changing {
             changing.file.discard().await;
@@ -335,13 +322,13 @@ impl Changes {
 }
 
 /// What is being changed, as something to read.
-struct Readable {
+struct View {
     file: Arc<dyn WritableFile>,
     /// As of the moment of opening.
     metadata: Metadata,
 }
 
-impl Object for Readable {
+impl Object for View {
     fn turns(&self) -> &Arc<Turns> {
         self.file.turns()
     }
@@ -376,17 +363,12 @@ impl Files {
     /// The file that a request means, which is called `act` in a message that there is none.
     pub(crate) fn get(&self, handle: Handle, act: &str) -> Result<Arc<OpenFile>, Failure> {
         let file = self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file));
-        file.ok_or_else(|| not_open(act))
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().open.len()
+        file.ok_or_else(|| Failure::not_open(act))
     }
 
     /// Refuses one more if there are too many: before something is made that would have to be unmade.
     pub(crate) fn check_room(&self) -> Result<(), Failure> {
-        match self.len() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
+        match self.count() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
             true => Err(too_many("this session has")),
             false => Ok(()),
         }
@@ -397,7 +379,7 @@ impl Files {
         let (object, changing) = match new.content {
             Content::Reading(object) => (object, None),
             Content::Changing { file, metadata, is_pending } => {
-                let object: Arc<dyn Object> = Arc::new(Readable { file: Arc::clone(&file), metadata });
+                let object: Arc<dyn Object> = Arc::new(View { file: Arc::clone(&file), metadata });
                 (object, Some(Changing { file, is_pending, state: Mutex::default() }))
             }
         };
@@ -440,73 +422,61 @@ impl Files {
     }
 }
 
+impl Files {
+    /// Takes a file out: no other request finds it.
+    pub(crate) fn remove(&self, handle: Handle) -> Option<Entry> {
+        self.lock().open.remove(&handle)
+    }
+
+    /// Takes all of them out, and takes no other one in.
+    pub(crate) fn end(&self) -> Vec<Entry> {
+        let mut inner = self.lock();
+        inner.has_ended = true;
+        inner.open.drain().map(|(_, entry)| entry).collect()
+    }
+}
+
+impl SessionFiles for Files {
+    fn count(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    fn readable(&self, handle: Handle, act: &str) -> Result<Arc<dyn Readable>, Failure> {
+        self.get(handle, act).map(|file| file as Arc<dyn Readable>)
+    }
+}
+
+impl Readable for OpenFile {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
+        self.state.object()
+    }
+
+    fn size_bytes(&self) -> StoreResult<u64> {
+        self.state.size_bytes()
+    }
+
+    fn is_changing(&self) -> bool {
+        self.state.is_changing()
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Entry {
     /// The file, when nobody uses it any longer.
-    async fn settled(self) -> Arc<FileState> {
+    pub(crate) async fn settled(self) -> Arc<FileState> {
         let state = Arc::clone(&self.file.state);
         drop(self.file);
         // An error, always: it is how the last one's leaving looks.
         let _ = self.left.await;
         state
     }
-}
-
-/// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
-pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
-    let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(|| not_open("close"))?;
-    let state = entry.settled().await;
-    let outcome = match state.is_changing() {
-        true => state.close(&context.shared).await,
-        false => Ok(()),
-    };
-    end(context, state, outcome.as_ref().err()).await;
-    outcome.map(|()| Answer::done())
-}
-
-/// Lets go of a file, and records that.
-async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>) {
-    let closed = Closed {
-        path: &state.path,
-        opened: state.opened,
-        read_bytes: state.bytes_read(),
-        written_bytes: state.bytes_written(),
-        is_writable: state.is_changing(),
-        failure,
-    };
-    log::closed(context, &state.spot.client, &closed);
-    if let Some(state) = Arc::into_inner(state) {
-        state.discard().await;
-    }
-}
-
-/// Brings what was written to the device.
-pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
-    let file = context.session.files.get(request.handle, "sync")?;
-    if let Ok(changing) = file.changing("sync") {
-        let synced = changing.file.sync().await;
-        synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
-    }
-    Ok(Answer::done())
-}
-
-/// Ends all files of a session that is over, after the requests that use them. What nobody was to see before its
-/// close is gone, the rest stays as it is.
-pub(crate) async fn end_all(context: &Context) {
-    let entries: Vec<Entry> = {
-        let mut inner = context.session.files.lock();
-        inner.has_ended = true;
-        inner.open.drain().map(|(_, entry)| entry).collect()
-    };
-    let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");
-    for entry in entries {
-        let state = entry.settled().await;
-        end(context, state, Some(&left)).await;
-    }
-}
-
-/// In XRootD's words.
-fn not_open(act: &str) -> Failure {
-    Failure::new(ErrorCode::FILE_NOT_OPEN, format!("{act} does not refer to an open file"))
 }
 
 fn too_many(who: &str) -> Failure {

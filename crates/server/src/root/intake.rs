@@ -28,15 +28,16 @@ use gridlane_xrd::registry::ChkpointKind;
 use gridlane_xrd::request::{Call, Chkpoint, PgWrite, Segment, Write, WriteV};
 use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId};
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
 use super::files::{Changing, OpenFile};
 use super::pages_in::{CheckedPages, data_that_fits};
-use crate::buffers::Lent;
-use crate::shared::Shared;
+use super::places::Context;
+use gridlane_front::buffers::Lent;
+use gridlane_front::metrics::Metrics;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
+use gridlane_front::root::sink::Sink;
 
 /// A request whose bytes are coming.
-pub(crate) struct Intake {
+pub struct Intake {
     context: Context,
     head: RequestHead,
     work: Work,
@@ -83,9 +84,9 @@ struct Pages {
 
 impl Intake {
     /// Begins to take what follows the head of a request. What is wrong with it is told by
-    /// [`finish`](Intake::finish).
+    /// [`finish`](Sink::finish).
     pub(crate) fn new(context: &Context, head: &RequestHead) -> Intake {
-        let buffer = context.shared.buffers.lend();
+        let buffer = context.front().data.buffers.lend();
         let mut intake = Intake {
             context: context.clone(),
             head: *head,
@@ -139,74 +140,6 @@ impl Intake {
         }
     }
 
-    /// Where the next bytes belong. None: what has come is to be [written](Intake::write), or it is
-    /// [done](Intake::is_done).
-    pub(crate) fn room(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(self.filled..self.step).unwrap_or_default()
-    }
-
-    /// So many bytes came into the [`room`](Intake::room).
-    pub(crate) fn took(&mut self, count: usize) {
-        debug_assert!(self.filled + count <= self.step);
-        self.filled += count;
-        self.left = self.left.saturating_sub(count as u64);
-    }
-
-    /// Whether nothing is left to be taken and written.
-    pub(crate) fn is_done(&self) -> bool {
-        (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
-    }
-
-    /// Does what is to be done with what has come.
-    pub(crate) async fn write(&mut self) {
-        let bytes = &self.buffer[..self.filled];
-        let shared = &*self.context.shared;
-        let written = match &mut self.work {
-            Work::List => match list(&self.context, &self.head.body, bytes) {
-                Ok((work, len)) => {
-                    self.work = work;
-                    self.left = len;
-                    Ok(())
-                }
-                Err(failure) => Err(failure),
-            },
-            Work::Inner => match counted(&self.head, bytes) {
-                Ok(len) => {
-                    self.left = len;
-                    Err(no_checkpoints())
-                }
-                Err(failure) => Err(failure),
-            },
-            Work::Bytes { elements, .. } => write_bytes(shared, elements, bytes).await,
-            Work::Pages(pages) => pages.write(shared, bytes).await,
-            Work::Nothing => Ok(()),
-        };
-        if let Err(failure) = written {
-            self.fail(failure);
-        }
-        self.filled = 0;
-        self.begin_step();
-    }
-
-    /// The answer, when it is [done](Intake::is_done).
-    pub(crate) async fn finish(self) -> Outcome {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        match self.work {
-            Work::Bytes { syncs, .. } => {
-                for file in syncs {
-                    let changing = file.changing("sync")?;
-                    let synced = changing.file().sync().await;
-                    synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
-                }
-                Ok(Answer::done())
-            }
-            Work::Pages(pages) => Ok(pages.answer()),
-            Work::List | Work::Inner | Work::Nothing => Ok(Answer::done()),
-        }
-    }
-
     /// What is not written will not be.
     fn fail(&mut self, mut failure: Failure) {
         match std::mem::replace(&mut self.work, Work::Nothing) {
@@ -239,6 +172,70 @@ impl Intake {
             Work::List | Work::Inner | Work::Bytes { .. } | Work::Nothing => room as u64,
         };
         self.step = usize::try_from(wanted.min(self.left)).unwrap_or(room).min(room);
+    }
+}
+
+impl Sink for Intake {
+    fn room(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.filled..self.step).unwrap_or_default()
+    }
+
+    fn took(&mut self, count: usize) {
+        debug_assert!(self.filled + count <= self.step);
+        self.filled += count;
+        self.left = self.left.saturating_sub(count as u64);
+    }
+
+    fn is_done(&self) -> bool {
+        (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
+    }
+
+    async fn write(&mut self) {
+        let bytes = &self.buffer[..self.filled];
+        let metrics = &*self.context.front().data.metrics;
+        let written = match &mut self.work {
+            Work::List => match list(&self.context, &self.head.body, bytes) {
+                Ok((work, len)) => {
+                    self.work = work;
+                    self.left = len;
+                    Ok(())
+                }
+                Err(failure) => Err(failure),
+            },
+            Work::Inner => match counted(&self.head, bytes) {
+                Ok(len) => {
+                    self.left = len;
+                    Err(no_checkpoints())
+                }
+                Err(failure) => Err(failure),
+            },
+            Work::Bytes { elements, .. } => write_bytes(metrics, elements, bytes).await,
+            Work::Pages(pages) => pages.write(metrics, bytes).await,
+            Work::Nothing => Ok(()),
+        };
+        if let Err(failure) = written {
+            self.fail(failure);
+        }
+        self.filled = 0;
+        self.begin_step();
+    }
+
+    async fn finish(self) -> Outcome {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        match self.work {
+            Work::Bytes { syncs, .. } => {
+                for file in syncs {
+                    let changing = file.changing("sync")?;
+                    let synced = changing.file().sync().await;
+                    synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
+                }
+                Ok(Answer::done())
+            }
+            Work::Pages(pages) => Ok(pages.answer()),
+            Work::List | Work::Inner | Work::Nothing => Ok(Answer::done()),
+        }
     }
 }
 
@@ -306,7 +303,7 @@ fn writable(file: &OpenFile, range: ByteRange) -> Result<&Changing, Failure> {
 
 /// Writes bytes to the places that come next: in one call what belongs to one file.
 async fn write_bytes(
-    shared: &Shared,
+    metrics: &Metrics,
     elements: &mut VecDeque<Element>,
     mut bytes: &[u8],
 ) -> Result<(), Failure> {
@@ -320,7 +317,7 @@ async fn write_bytes(
             // While they are in cache.
             written.push((now, adler32(these)));
             parts.push((now.start(), these));
-            file.count_written(shared, now.len());
+            file.count_written(metrics, now.len());
             bytes = behind;
             if bytes.is_empty() {
                 break;
@@ -366,11 +363,11 @@ impl Pages {
     }
 
     /// Writes pages that come with their checksums.
-    async fn write(&mut self, shared: &Shared, framed: &[u8]) -> Result<(), Failure> {
+    async fn write(&mut self, metrics: &Metrics, framed: &[u8]) -> Result<(), Failure> {
         let changing = self.file.changing("write")?;
         let len = pages::data_len(self.left.start(), framed.len() as u64).unwrap_or(0);
         let (now, later) = self.left.split_at(self.left.start().saturating_add(len));
-        self.file.count_written(shared, now.len());
+        self.file.count_written(metrics, now.len());
         let checked = CheckedPages::of(now, framed);
         let written = changing.file().write_vectored_at(&checked.pages, now.start()).await;
         written.map_err(|error| failed(&self.file, &error))?;

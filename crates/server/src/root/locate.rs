@@ -5,10 +5,10 @@ use gridlane_xrd::answer::Location;
 use gridlane_xrd::flags::LocateOptions;
 use gridlane_xrd::request::Locate;
 
-use super::answer::{Answer, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
 use super::stat::{self, Rights};
 use crate::export::Place;
+use gridlane_front::root::answer::{Answer, Outcome};
 
 /// Answers `locate`.
 ///
@@ -22,11 +22,11 @@ pub(crate) async fn locate(context: &Context, request: &Locate) -> Outcome {
     };
     let is_writable = match context.place(&about)? {
         Place::Inside(spot) => Rights::of(&spot).writes(),
-        Place::Above(_) | Place::Nowhere => context.shared.exports.allow_write(),
+        Place::Above(_) | Place::Nowhere => context.service().exports.allow_write(),
     };
     stat::look(context, &about).await?;
     let local = context.link.local.ip().to_canonical();
-    let name = context.shared.root.server_name.as_ref();
+    let name = context.front().root.server_name.as_ref();
     let named = name.filter(|_| request.options.has(LocateOptions::PREFER_NAMES) && !local.is_loopback());
     let location = Location {
         is_manager: false,
@@ -43,8 +43,8 @@ pub(crate) async fn locate(context: &Context, request: &Locate) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::context::Link;
     use crate::root::testing::{arg, code, context, context_of, export_at, text, wait};
+    use gridlane_front::root::context::Link;
     use gridlane_xrd::ErrorCode;
     use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use gridlane_auth::Operation;
 use gridlane_store::StoreError;
 use gridlane_xrd::request::Mkdir;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed};
+use super::places::{Context, Places as _, allowed};
 use crate::export::Place;
 use crate::mkcol::missing_that_may_not_be_made;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 const ACT: &str = "mkdir";
 

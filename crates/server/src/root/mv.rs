@@ -6,11 +6,11 @@ use gridlane_auth::Operation;
 use gridlane_store::{Expectation, Overwrite, StoreError};
 use gridlane_xrd::request::Mv;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed, denied};
+use super::places::{Context, Places as _, allowed, denied};
 use crate::export::MayStore;
 use crate::mkcol::missing_that_may_not_be_made;
 use crate::relocate;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 const ACT: &str = "rename";
 
@@ -69,7 +69,7 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
     // Whatever somebody makes there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
     let source = (&source, &Expectation::Anything);
-    match relocate::rename(&context.shared.digests, storage, ends, overwrite, source).await {
+    match relocate::rename(&context.service().digests, storage, ends, overwrite, source).await {
         Err(StoreError::Unexpected) if may == MayStore::New => {
             allowed(&to, &request.to, ACT, Operation::Overwrite)?;
             Err(failed(StoreError::Unexpected))

@@ -10,14 +10,14 @@ use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::Open;
 use gridlane_xrd::{ErrorCode, path};
 
-use super::answer::{Answer, Failure, Outcome, shown};
 use super::chmod::MODE_MAX;
-use super::context::{Context, allowed, denied};
 use super::files::{Content, New};
 use super::locks::{Key, Lock, Usage};
+use super::places::{Context, Places as _, allowed, denied};
 use super::stat::{Rights, stat_text};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// Permissions that the owner has whatever a client chooses, as in XRootD.
 const MODE_MIN: u32 = 0o600;
@@ -26,7 +26,7 @@ const MODE_MIN: u32 = 0o600;
 pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let how = How::of(request)?;
     context.session.files.check_room()?;
-    let room = context.shared.open_files.room()?;
+    let room = context.service().open_files.room()?;
     let spot = context.spot_any(&request.about, how.verb(), how.operations())?;
     let (content, metadata, locks) = match how.disposition {
         None => open_to_read(context, &spot, &how).await?,
@@ -36,7 +36,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
     let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
     let path = request.about.path.clone();
-    let upload = how.disposition.map(|_| context.shared.metrics.one(|metrics| &metrics.uploads));
+    let upload = how.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
     let handle = context.session.files.insert(New { path, spot, content, locks, room, upload })?;
     let mut body = Vec::new();
     OpenAnswer { handle, stat }.encode(&mut body);
@@ -113,7 +113,7 @@ impl How<'_> {
         if self.request.options.has(OpenOptions::FORCE) {
             return Ok(None);
         }
-        context.shared.open_files.locks.take(key, usage).map(Some).map_err(|taken| {
+        context.service().open_files.locks.take(key, usage).map(Some).map_err(|taken| {
             let direction = if self.disposition.is_some() { "Output" } else { "Input" };
             let path = shown(&self.request.about.path);
             let text = format!("{direction} file {path} is already opened by {taken}; open denied.");

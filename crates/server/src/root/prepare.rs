@@ -9,10 +9,10 @@ use gridlane_xrd::request::Prepare;
 use gridlane_xrd::{ErrorCode, PathArg};
 use serde_json::json;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::connection::limited::count_paths;
-use super::context::Context;
+use super::places::{Context, Places as _};
 use super::stat;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
+use gridlane_front::root::identity::lines_of;
 
 const ACT: &str = "prepare";
 
@@ -31,7 +31,7 @@ pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     if request.options.has(PrepareOptions::CANCEL) {
         return if is_ours(first) { Ok(Answer::done()) } else { Err(unknown()) };
     }
-    count_paths(context, request.lines.len());
+    context.count_paths(request.lines.len());
     if request.options.has(PrepareOptions::STAGE) || request.evicts {
         for (number, line) in (1..).zip(&request.lines) {
             if number % limits::ROOT_PATHS_PER_TURN == 0 {
@@ -44,16 +44,10 @@ pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     if request.options.has(PrepareOptions::STAGE) {
         let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
         // Without a NUL, as in XRootD.
-        return Ok(Answer::Ok(format!("{OURS}:{:08x}.{number}", context.shared.started_s).into_bytes()));
+        return Ok(Answer::Ok(format!("{OURS}:{:08x}.{number}", context.front().started_s).into_bytes()));
     }
     // "Will be written", "may leave the disk": hints that nothing follows from.
     Ok(Answer::done())
-}
-
-/// The lines of a question for what has become of a request: its name, and then its paths.
-pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
-    argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
 /// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
@@ -67,7 +61,7 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
         let text = format!("more than {} paths in one question", limits::ROOT_PREPARED_PATHS_MAX);
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, text));
     }
-    count_paths(context, paths.len());
+    context.count_paths(paths.len());
     let mut responses = Vec::with_capacity(paths.len());
     for paths in paths.chunks(limits::ROOT_PATHS_PER_TURN) {
         for about in paths {
@@ -149,8 +143,7 @@ mod tests {
         let told = lets_others_in(progress(&context, many.as_bytes())).await;
         let told: serde_json::Value = serde_json::from_str(text(told).trim_end_matches('\0')).unwrap();
         assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
-        let address = context.client.address;
-        let (_, wait) = context.shared.throttle.request(&context.shared.limits.at(address)).unwrap_err();
+        let (_, wait) = context.front().take_request(&context.client).unwrap_err();
         assert!(wait > std::time::Duration::from_secs(5), "{wait:?}");
     }
 }

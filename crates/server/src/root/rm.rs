@@ -4,8 +4,8 @@ use gridlane_auth::Operation;
 use gridlane_store::{Expectation, StoreError};
 use gridlane_xrd::request::{Rm, Rmdir};
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 const ACT: &str = "remove";
 

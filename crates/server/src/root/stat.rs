@@ -9,10 +9,10 @@ use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::{About, Stat};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
 use super::names;
+use super::places::{Context, Places as _};
 use crate::export::{Place, Spot};
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 /// What a client may do with something, for the flags of a stat text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,9 @@ use gridlane_xrd::request::Statx;
 use gridlane_xrd::{ErrorCode, PathArg};
 use tokio::task::yield_now;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::connection::limited::count_paths;
-use super::context::Context;
+use super::places::Context;
 use super::stat;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 /// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. Others have their turns in between,
 /// however many there are.
@@ -20,7 +19,7 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
     if request.paths.len() > limits::ROOT_PATHS_MAX {
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "too many paths in one request"));
     }
-    count_paths(context, request.paths.len());
+    context.count_paths(request.paths.len());
     let mut kinds = Vec::with_capacity(request.paths.len());
     for paths in request.paths.chunks(limits::ROOT_PATHS_PER_TURN) {
         for path in paths {
@@ -70,8 +69,7 @@ mod tests {
         let context = context_of(vec![export_at("/")], |settings| {
             settings.client_limits.requests_per_s = Some(10);
         });
-        let address = context.client.address;
-        let ask = || context.shared.throttle.request(&context.shared.limits.at(address));
+        let ask = || context.front().take_request(&context.client);
         assert_eq!(bytes(of(&context, &["/f"; 15]).await), [0; 15]);
         let (_, wait) = ask().unwrap_err();
         assert!(wait > std::time::Duration::from_millis(300), "{wait:?}");

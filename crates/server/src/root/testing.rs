@@ -7,33 +7,23 @@ use gridlane_dav::ResourcePath;
 use gridlane_store::{MemoryStorage, ObjectPath, Storage};
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::request::{About, Stat};
-use gridlane_xrd::{ErrorCode, PathArg, SessionId};
+use gridlane_xrd::{ErrorCode, PathArg};
 use tokio::runtime::{Builder, Handle};
 
-use super::answer::{Answer, Outcome};
-use super::context::{Context, Link, Session};
+use super::places::Context;
 use super::stat;
-use crate::client::Client;
+use crate::Settings;
 use crate::export::{Export, open_to_anyone};
-use crate::settings::Settings;
-use crate::shared::{Lasting, Shared};
+use crate::storage_service::StorageSettings;
+use gridlane_front::root::answer::{Answer, Outcome};
 
 /// A session in front of these exports.
 pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings)) -> Context {
-    let address = "127.0.0.1:1094".parse().unwrap();
-    let mut settings = Settings::empty(vec![address]);
-    settings.exports = exports;
+    let storage = StorageSettings { exports, ..StorageSettings::default() };
+    let mut settings = Settings::new(Vec::new(), storage);
     settings.policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &ResourcePath::root(), true)]));
     adjust(&mut settings);
-    let peer = "127.0.0.1:40000".parse().unwrap();
-    Context {
-        shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850).unwrap()).unwrap()),
-        client: Client::anonymous(std::net::Ipv4Addr::LOCALHOST.into()),
-        token: None,
-        session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
-        link: Arc::new(Link { local: address, peer, proxy: None, tls: None }),
-        takes_later: true,
-    }
+    gridlane_front::testing::context(settings).unwrap()
 }
 
 /// A session in front of one writable export with `/d/f`, which holds `hello`, and `/d/e`, which is empty.

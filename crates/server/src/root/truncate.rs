@@ -4,9 +4,9 @@ use gridlane_auth::Operation;
 use gridlane_store::{Disposition, StoreError, StoreResult, WriteOptions};
 use gridlane_xrd::request::{About, Truncate};
 
-use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
 use crate::export::Spot;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 /// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to who has it open.
 pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {

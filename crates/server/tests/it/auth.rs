@@ -294,7 +294,7 @@ fn macaroons_are_made_and_taken() {
 #[test]
 fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
     let site = site(|settings| {
-        settings.exports[0].compat.create_parents = true;
+        settings.service.exports[0].compat.create_parents = true;
         let anyone = rule(Who::anyone(), Grants::CREATE, "/open/inside");
         settings.policy = Arc::new(Policy::new(vec![anyone]));
     });
@@ -369,8 +369,10 @@ fn a_reload_judges_everything_anew() {
     let token = bearer(&site.iam.token("storage.read:/", 600));
     assert_eq!(site.ask("GET /data/f", &token).status, 200);
     assert_eq!(site.ask("GET /home/ada/f", &basic("ada", PASSWORD)).status, 200);
-    let mut next =
-        Settings::new(vec!["127.0.0.1:0".parse::<SocketAddr>().unwrap()], site.server.export().storage);
+    let mut next = gridlane_server::settings_of(
+        vec!["127.0.0.1:0".parse::<SocketAddr>().unwrap()],
+        site.server.export().storage,
+    );
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
     next.tls = Some(tls::server_config(&cert, &key, true).unwrap());

@@ -13,7 +13,7 @@ use gridlane_store::{MemoryStorage, ObjectPath};
 /// The same server on both kinds of storage.
 fn servers(adjust: impl Fn(&mut Settings)) -> [TestServer; 2] {
     let adjust = |settings: &mut Settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         adjust(settings);
     };
     [TestServer::with(adjust), TestServer::of(Arc::new(MemoryStorage::new()), adjust)]
@@ -260,7 +260,7 @@ fn mkcol() {
         assert_eq!(sorted(&server.request("PROPFIND /", "Depth: 1\r\n").text()).len(), 4);
     }
     let compat = Compat { create_parents: true, ..Compat::default() };
-    for server in servers(|settings| settings.exports[0].compat = compat) {
+    for server in servers(|settings| settings.service.exports[0].compat = compat) {
         assert_eq!(server.request("MKCOL /a/b/c", "").status(), 201);
         put(&server, "/f", "x");
         assert_eq!(server.request("MKCOL /f/b/c", "").status(), 409);
@@ -293,7 +293,7 @@ fn removing_directories() {
         assert_eq!(get(&server, "/d/sub/f"), None);
     }
     let compat = Compat { refuse_recursive_delete: true, ..Compat::default() };
-    for server in servers(|settings| settings.exports[0].compat = compat) {
+    for server in servers(|settings| settings.service.exports[0].compat = compat) {
         make(&server, &["/d", "/e"]);
         put(&server, "/d/f", "x");
         server.request("DELETE /d/", "").assert_refused(Status::CONFLICT, "not empty");
@@ -442,7 +442,7 @@ fn three_exports() -> TestServer {
             storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), path);
             Export { path: ResourcePath::parse(path).unwrap(), allow_write, ..Export::new(Arc::new(storage)) }
         };
-        settings.exports =
+        settings.service.exports =
             vec![export("/one", true), export("/two/writable", true), export("/two/readable", false)];
     })
 }
@@ -525,7 +525,7 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_there() {
             allow_write: true,
             ..Export::new(Arc::new(MemoryStorage::new()))
         };
-        settings.exports = vec![export("/a"), Export { upload_bytes_max: 3, ..export("/b") }];
+        settings.service.exports = vec![export("/a"), Export { upload_bytes_max: 3, ..export("/b") }];
     });
     make(&server, &["/a/d", "/a/d/sub"]);
     for (path, text) in [("/a/d/one", "1"), ("/a/d/sub/large%20one", "1234"), ("/a/d/sub/two", "2")] {
@@ -559,7 +559,8 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_there() {
 #[test]
 fn a_full_disk_is_507() {
     let storage = MemoryStorage::new().with_capacity(3);
-    let server = TestServer::of(Arc::new(storage.clone()), |settings| settings.exports[0].allow_write = true);
+    let server =
+        TestServer::of(Arc::new(storage.clone()), |settings| settings.service.exports[0].allow_write = true);
     let long = |name: &[u8]| storage.add_file(&ObjectPath::new([&b"d"[..], name]).unwrap(), "long");
     storage.add_directory(&ObjectPath::new([&b"d"[..]]).unwrap());
     long(b"f");

@@ -13,8 +13,8 @@ const V4: &str = "Accept: application/metalink4+xml\r\n";
 const V3: &str = "Accept: application/metalink+xml\r\n";
 
 fn mirrored(settings: &mut Settings) {
-    settings.exports[0].allow_write = true;
-    settings.exports[0].mirrors =
+    settings.service.exports[0].allow_write = true;
+    settings.service.exports[0].mirrors =
         ["https://one.example/data/", "http://two.example:1094", "https://u:p@three.example/"]
             .map(|root| Url::parse_absolute(root).unwrap())
             .to_vec();
@@ -103,8 +103,8 @@ fn mirrors_are_named() {
 #[test]
 fn pages_that_may_read() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].cors_origins = vec!["https://jsroot.example".to_owned()];
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].cors_origins = vec!["https://jsroot.example".to_owned()];
     });
     server.write("f", b"0123456789");
     let listed = "Origin: https://jsroot.example\r\n";
@@ -144,7 +144,7 @@ fn pages_that_may_read() {
 
 #[test]
 fn pages_of_everybody_and_of_nobody() {
-    let server = TestServer::with(|settings| settings.exports[0].cors_origins = vec!["*".to_owned()]);
+    let server = TestServer::with(|settings| settings.service.exports[0].cors_origins = vec!["*".to_owned()]);
     server.write("f", b"x");
     let got = server.request("GET /f", "Origin: https://any.example\r\n");
     assert_eq!(got.field("access-control-allow-origin"), Some("*"));

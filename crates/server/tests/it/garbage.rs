@@ -23,7 +23,7 @@ const BYTES: &[u8] = b"\r\n\0 \t:;,/.%0aFf-*\"\\\x16\x7f\x80\xff";
 #[test]
 fn mangled_requests() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.head = Duration::from_millis(50);
         settings.deadlines.body_stall = Duration::from_millis(50);
         settings.deadlines.linger = Duration::from_millis(50);

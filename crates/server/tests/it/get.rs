@@ -11,7 +11,7 @@ use crate::support::{Client, TestServer, noise};
 use gridlane_core::checksum::adler32;
 use gridlane_core::limits;
 use gridlane_dav::Status;
-use gridlane_server::Share;
+use gridlane_share::Share;
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 
@@ -252,7 +252,7 @@ fn a_checksum_is_computed_once_and_kept_with_the_file() {
     let gate = Gate::new();
     let start = |allow_write: bool| {
         let slow = SlowStorage::new(storage.clone(), gate.clone());
-        TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = allow_write)
+        TestServer::of(Arc::new(slow), |settings| settings.service.exports[0].allow_write = allow_write)
     };
     let want = "Want-Digest: md5, adler32;q=0.5\r\n";
     let md5 = Some("md5=JfnnlDI7RTiF9RgfG2JNCw==");
@@ -459,7 +459,7 @@ fn large_listings_take_turns_and_are_whole() {
         storage.add_file(&path(&format!("{number:04}-{}", "x".repeat(200))), *b"");
     }
     let server = TestServer::of(Arc::new(storage), |settings| {
-        settings.shares.device.listing_bytes = Share { all: 2 << 20, one: 1 << 20 };
+        settings.service.device.listing_bytes = Share { all: 2 << 20, one: 1 << 20 };
     });
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..12)

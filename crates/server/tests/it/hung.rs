@@ -8,7 +8,8 @@ use crate::support::root::RootClient;
 use crate::support::{Client, Response, TestServer};
 use gridlane_core::limits;
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Export, Share};
+use gridlane_server::Export;
+use gridlane_share::Share;
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 use gridlane_xrd::flags::{DirlistOptions, OpenOptions};
@@ -49,9 +50,9 @@ impl Site {
         let (bytes, names, open) = (Gate::new(), Gate::new(), Gate::new());
         let exports = vec![export("/hung", &bytes, &names), export("/fine", &open, &open)];
         let server = TestServer::of(Arc::new(MemoryStorage::new()), |settings| {
-            settings.exports = exports;
+            settings.service.exports = exports;
             // One client may take all: others then have nothing but what another export leaves them.
-            let device = &mut settings.shares.device;
+            let device = &mut settings.service.device;
             for share in
                 [&mut device.operations, &mut device.digests, &mut device.listing_bytes, &mut device.copies]
             {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use crate::support::{TestServer, noise};
 use gridlane_core::{Url, limits};
 use gridlane_dav::{ResponseHead, Status};
+use gridlane_front::AccessLog;
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Dialer, Stream};
-use gridlane_server::{AccessLog, Settings};
+use gridlane_server::Settings;
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
 
@@ -290,7 +291,7 @@ fn the_rate_limit_is_used_up_for_cold_files_too() {
 #[test]
 fn abandoned_uploads_are_removed_while_the_server_runs() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.tidy = Duration::from_millis(20);
     });
     assert_eq!(server.request("PUT /f", "Content-Length: 0\r\n").status(), 201);
@@ -325,7 +326,7 @@ fn both_protocols_on_one_port() {
     let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
     let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.tls = Some(config);
     });
     let bytes = noise(1_500_000, 4);

@@ -118,7 +118,7 @@ fn a_slow_head_is_408() {
 #[test]
 fn a_body_that_stops_is_408_and_leaves_nothing() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.body_stall = SHORT;
     });
     let mut client = server.connect();
@@ -133,7 +133,7 @@ fn a_body_that_stops_is_408_and_leaves_nothing() {
 fn a_body_that_trickles_is_408() {
     for fields in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
         let server = TestServer::with(|settings| {
-            settings.exports[0].allow_write = true;
+            settings.service.exports[0].allow_write = true;
             settings.deadlines.body_stall = SHORT * 100;
             settings.deadlines.body_grace = SHORT;
         });

@@ -11,8 +11,9 @@ use gridlane_auth::policy::{Template, Who};
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
+use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::TrustedProxies;
-use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, open_to_anyone};
+use gridlane_server::{Export, Settings, open_to_anyone};
 use gridlane_store::{Completion, Expectation, MemoryStorage, ObjectPath};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
@@ -35,7 +36,7 @@ const ALL: Grants = READS.with(LISTS).with(Grants::WRITE).with(Grants::DELETE);
 #[test]
 fn rules_say_who_may_do_what_where() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.policy = policy([
             rule("any", READS, "/public"),
             rule("loopback", LISTS, "/names"),
@@ -116,8 +117,8 @@ fn a_reload_counts_from_the_next_request_on() {
     let mut client = server.connect();
     assert_eq!(client.request("GET /old", "").status(), 200);
     let settings = |exports: Vec<Export>| {
-        let mut settings = Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
-        settings.exports = exports;
+        let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], Default::default());
+        settings.service.exports = exports;
         settings.policy = policy([open_to_anyone("anyone", &ResourcePath::root(), false)]);
         settings.host_names = vec!["h".to_owned()];
         settings
@@ -223,7 +224,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
     let limited = |limits: ClientLimits| {
         TestServer::with(move |settings| {
             settings.client_limits = limits;
-            settings.exports[0].allow_write = true;
+            settings.service.exports[0].allow_write = true;
             settings.trusted_forwarders = Network::parse_list(["127.0.0.1"]).unwrap();
             settings.deadlines.linger = Duration::from_millis(100);
             settings.deadlines.drain = Duration::from_millis(100);
@@ -290,7 +291,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
 fn the_admin_address_tells_how_it_goes() {
     let mut server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.drain_delay = Duration::from_secs(3600);
     });
     server.write("f", b"0123456789");
@@ -415,7 +416,7 @@ fn requests_have_ids_and_changes_are_audited() {
     let audit = Text::default();
     let audit_too = audit.clone();
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.access_log_level = LogLevel::Failures;
         settings.audit_log = AccessLog::to_writer(audit_too);
     });

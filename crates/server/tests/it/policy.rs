@@ -17,8 +17,8 @@ use gridlane_xrd::{ErrorCode, PathArg};
 /// Anyone may do these things at these places.
 fn rules(grants: &[(&str, Grants)]) -> impl FnOnce(&mut Settings) {
     move |settings: &mut Settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].compat.create_parents = true;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].compat.create_parents = true;
         let rule = |(under, may): &(&str, Grants)| Rule {
             name: format!("{may} under {under}"),
             who: Who::anyone(),
@@ -120,7 +120,7 @@ fn only_names_that_lead_somewhere_are_told() {
     let at = |grants: &'static [(&str, Grants)]| {
         TestServer::with(move |settings| {
             rules(grants)(settings);
-            settings.exports[0].path = ResourcePath::parse("/deep/export").unwrap();
+            settings.service.exports[0].path = ResourcePath::parse("/deep/export").unwrap();
         })
     };
     let open = at(&[("/deep/export/public", Grants::READ)]);

@@ -89,7 +89,7 @@ fn an_aborted_upload_leaves_nothing() {
 #[test]
 fn uploads_that_are_cut_by_the_end_of_the_server_leave_nothing() {
     let mut server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.drain = std::time::Duration::ZERO;
     });
     let mut upload = server.connect();
@@ -130,8 +130,8 @@ fn a_client_that_asks_first_is_answered_first() {
 #[test]
 fn what_cannot_be_stored() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].upload_bytes_max = 1000;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].upload_bytes_max = 1000;
     });
     server.write("f", b"old");
     std::fs::create_dir(server.path("sub")).unwrap();
@@ -325,8 +325,8 @@ fn a_client_may_say_when_the_file_was_changed() {
 #[test]
 fn missing_parents_are_made_where_the_export_does() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].compat.create_parents = true;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].compat.create_parents = true;
     });
     let put = |line: &str| server.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"));
     assert_eq!(put("PUT /a/b/f").status(), 201);
@@ -342,7 +342,8 @@ fn missing_parents_are_made_where_the_export_does() {
 #[test]
 fn a_full_disk_is_507_before_or_during_the_body() {
     let small = MemoryStorage::new().with_capacity(1000);
-    let server = TestServer::of(Arc::new(small.clone()), |settings| settings.exports[0].allow_write = true);
+    let server =
+        TestServer::of(Arc::new(small.clone()), |settings| settings.service.exports[0].allow_write = true);
     let refused = server.request("PUT /f", "Content-Length: 1001\r\nExpect: 100-continue\r\n");
     refused.assert_refused(Status::INSUFFICIENT_STORAGE, "space");
     assert!(refused.text().contains("<D:error xmlns:D=\"DAV:\"><D:quota-not-exceeded/></D:error>"));
@@ -352,7 +353,7 @@ fn a_full_disk_is_507_before_or_during_the_body() {
     client.send(chunked(&noise(1001, 9), 300));
     client.response(false).assert_refused(Status::INSUFFICIENT_STORAGE, "quota-not-exceeded");
     let faulty = FaultyStorage::new(MemoryStorage::new(), 1000);
-    let server = TestServer::of(Arc::new(faulty), |settings| settings.exports[0].allow_write = true);
+    let server = TestServer::of(Arc::new(faulty), |settings| settings.service.exports[0].allow_write = true);
     let mut client = server.connect();
     client.send("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n");
     client.send(noise(2_000_000, 8));
@@ -367,7 +368,7 @@ fn an_uploads_digests_are_kept_with_it() {
     let storage = MemoryStorage::new();
     let start = || {
         let slow = gridlane_store::fake::SlowStorage::new(storage.clone(), gate.clone());
-        TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = true)
+        TestServer::of(Arc::new(slow), |settings| settings.service.exports[0].allow_write = true)
     };
     let server = start();
     let put = "PUT /f HTTP/1.1\r\nHost: h\r\nDigest: crc32c=e3069283\r\nContent-Length: 9\r\n\r\n123456789";

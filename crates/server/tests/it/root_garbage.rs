@@ -29,7 +29,7 @@ const ROUNDS_MIN: usize = 200;
 fn whatever_comes() {
     let server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         let deadlines = &mut settings.deadlines;
         // Who hangs up is not waited for. Shorter ones would cut those who are slow because this machine is.
         deadlines.linger = Duration::from_millis(50);

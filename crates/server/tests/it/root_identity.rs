@@ -14,8 +14,9 @@ use gridlane_auth::make::{Credential, profile};
 use gridlane_auth::policy::Who;
 use gridlane_auth::{Grants, Operation, Policy, macaroon};
 use gridlane_core::{Secret, limits};
+use gridlane_front::{RootAuth, RootTls};
 use gridlane_net::TrustedProxies;
-use gridlane_server::{RootAuth, RootTls, Settings};
+use gridlane_server::Settings;
 use gridlane_xrd::answer::ProtocolAnswer;
 use gridlane_xrd::flags::{ClientFlags, FattrOptions, OpenOptions, PrepareOptions, ServerFlags};
 use gridlane_xrd::registry::FattrKind;
@@ -471,7 +472,7 @@ fn who_is_no_longer_believed_is_nobody() {
 
 fn site_settings(site: &Site) -> Settings {
     let listen = vec![site.server.address];
-    let mut settings = Settings::new(listen, site.server.export().storage);
+    let mut settings = gridlane_server::settings_of(listen, site.server.export().storage);
     settings.root.site_name = Some("SITE".to_owned());
     settings.auth.macaroons = Some(Arc::new(site_keys()));
     settings

@@ -20,6 +20,7 @@ use gridlane_xrd::flags::{
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{
     About, Chmod, Dirlist, Fattr, FattrAbout, Locate, Mkdir, Mv, Prepare, Query, Rm, Rmdir, Set, Stat, Statx,
+    Sync,
 };
 use gridlane_xrd::{ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
 
@@ -176,15 +177,10 @@ fn a_long_listing_comes_in_parts() {
     assert!(lists.len() == 3 && lists[0]["bytes_out"].as_u64().is_some_and(|bytes| bytes >= 20_000 * 12));
 }
 
-#[test]
-fn a_checksum_that_takes_long_comes_later() {
-    let storage = MemoryStorage::new();
-    storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), b"hello".to_vec());
-    let gate = Gate::new();
-    let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |_| {});
-    let mut session = Session::open(&server);
+/// Sends what hangs at a gate, which is opened when its answer was promised; what it comes to.
+fn later(session: &mut Session, gate: &Gate, request: impl Into<Request>) -> Vec<u8> {
     gate.close();
-    let stream = session.0.send(Query::new(QueryKind::CHECKSUM, "/f"), &[]);
+    let stream = session.0.send(request, &[]);
     let answer = session.0.answer();
     assert_eq!((answer.stream, answer.status), (stream, Status::WAITRESP));
     assert!(WaitAnswer::parse(&answer.body).unwrap().seconds > 0);
@@ -197,9 +193,26 @@ fn a_checksum_that_takes_long_comes_later() {
         panic!("no answer")
     };
     assert_eq!((head.stream, head.status), (stream, Status::OK));
-    assert_eq!(body, b"adler32 062c0215\0");
+    body.to_vec()
+}
+
+#[test]
+fn what_takes_long_comes_later() {
+    let storage = MemoryStorage::new();
+    storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), b"hello".to_vec());
+    let (bytes, names) = (Gate::new(), Gate::new());
+    let slow = SlowStorage::new(storage, bytes.clone()).with_names(names.clone());
+    let server = TestServer::of(Arc::new(slow), |settings| settings.service.exports[0].allow_write = true);
+    let mut session = Session::open(&server);
+    let checksum = later(&mut session, &bytes, Query::new(QueryKind::CHECKSUM, "/f"));
+    assert_eq!(checksum, b"adler32 062c0215\0");
     // And now it is known.
     assert_eq!(session.query(QueryKind::CHECKSUM, "/f"), "adler32 062c0215\0");
+    let locate = Locate { about: arg("/f"), options: LocateOptions(0) };
+    assert!(later(&mut session, &names, locate).starts_with(b"Sw["));
+    let handle = session.0.open("/f", OpenOptions::UPDATE).unwrap();
+    assert_eq!(later(&mut session, &bytes, Sync { handle }), b"");
+    session.0.close(handle).unwrap();
 }
 
 #[test]
@@ -215,7 +228,7 @@ fn several_exports_and_what_is_above_them() {
         }
     };
     let server = TestServer::with(|settings| {
-        settings.exports = vec![export("one"), Export { allow_write: true, ..export("two") }];
+        settings.service.exports = vec![export("one"), Export { allow_write: true, ..export("two") }];
     });
     let mut session = Session::open(&server);
     assert_eq!(session.ok(Dirlist { about: arg("/data"), options: DirlistOptions::NONE }), b"one\ntwo\0");
@@ -237,8 +250,8 @@ fn several_exports_and_what_is_above_them() {
 fn parents_are_made_for_those_that_ask() {
     for create_parents in [false, true] {
         let server = TestServer::with(|settings| {
-            settings.exports[0].allow_write = true;
-            settings.exports[0].compat.create_parents = create_parents;
+            settings.service.exports[0].allow_write = true;
+            settings.service.exports[0].compat.create_parents = create_parents;
         });
         server.write("f", "x");
         let mut session = Session::open(&server);

@@ -313,7 +313,7 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
 /// connection.
 #[test]
 fn data_that_come_elsewhere_are_refused() {
-    let server = TestServer::with(|settings| settings.exports[0].allow_write = true);
+    let server = TestServer::with(|settings| settings.service.exports[0].allow_write = true);
     server.write("f", b"0123456789");
     let mut client = RootClient::connect(server.address);
     let handle = client.open("/f", OpenOptions::UPDATE).unwrap();

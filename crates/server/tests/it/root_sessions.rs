@@ -12,9 +12,9 @@ use crate::support::crowd::{metrics, raise_descriptors};
 use crate::support::root::RootClient;
 use crate::support::{TestServer, noise};
 use gridlane_core::limits;
+use gridlane_front::{ClientLimits, RootAuth};
 use gridlane_net::TrustedProxies;
 use gridlane_net::tls::{self, Trust};
-use gridlane_server::{ClientLimits, RootAuth};
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, PosixStorage};
 use gridlane_xrd::answer::{ErrorAnswer, ProtocolAnswer, StatusAnswer};
@@ -237,7 +237,7 @@ fn who_says_nothing_or_half_of_something_is_not_waited_for() {
     let (mut half, mut idle) = (RootClient::connect(server.address), RootClient::connect(server.address));
     // A session goes by it from its next request on: there is time to log in.
     let mut next =
-        gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+        gridlane_server::settings_of(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
     (next.deadlines.head, next.deadlines.detect, next.deadlines.idle) = (SOON, SOON, SOON);
     server.control().reload(next).unwrap();
     half.ping().unwrap();
@@ -352,7 +352,7 @@ fn limits_count_as_over_http() {
 fn files_that_are_open_for_writing_count_as_uploads() {
     let server = TestServer::with(|settings| {
         with_admin(settings);
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
     });
     server.write("f", "x");
     let mut client = RootClient::connect(server.address);
@@ -391,7 +391,7 @@ fn a_server_that_stops_finishes_what_runs() {
 #[test]
 fn a_server_that_stops_lets_files_that_are_open_be_read_and_written_to_their_end() {
     let mut server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.drain = Duration::from_secs(3600);
         settings.deadlines.drain_pause = Duration::from_secs(3600);
     });
@@ -450,7 +450,7 @@ fn with_tls() -> (tempfile::TempDir, TestServer, Arc<rustls::ClientConfig>) {
     let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
     });
     let trust = Trust { ca_files: vec![certificate], ..Trust::default() };
     (keys, server, tls::client_config(&trust).unwrap())

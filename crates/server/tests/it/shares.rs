@@ -14,7 +14,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gridlane_auth::password::{Users, make_line};
 use gridlane_core::Secret;
-use gridlane_server::{Settings, Share};
+use gridlane_server::Settings;
+use gridlane_share::Share;
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 use gridlane_xrd::answer::ProtocolAnswer;
@@ -146,7 +147,8 @@ fn sessions_that_hold_nothing_end_like_idle_connections() {
     let handle = with_file.open("/f", OpenOptions::READ).unwrap();
     let mut without = RootClient::connect(server.address);
     // A session goes by it from its next request on: nothing is idle while all this begins.
-    let mut next = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+    let mut next =
+        gridlane_server::settings_of(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
     next.deadlines.idle = idle;
     server.control().reload(next).unwrap();
     assert_eq!(with_file.read(handle, 0, 5).unwrap(), b"hello");
@@ -272,7 +274,7 @@ fn listings_that_are_not_read_leave_room_and_are_cut() {
     }
     let server = TestServer::of(Arc::new(storage), |settings| {
         with_admin(settings);
-        settings.shares.device.listing_bytes = Share { all: 4 << 20, one: 1 << 20 };
+        settings.service.device.listing_bytes = Share { all: 4 << 20, one: 1 << 20 };
         settings.deadlines.listing_stall = Duration::from_secs(5);
     });
     let ask = "GET / HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
@@ -312,7 +314,7 @@ fn one_address_leaves_turns_at_the_disk_to_others() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.device.operations = Share { all: 4, one: 2 };
+        settings.service.device.operations = Share { all: 4, one: 2 };
     });
     let ask = |from: IpAddr| {
         let mut client = Client::from(from, server.address);
@@ -341,7 +343,7 @@ fn one_address_leaves_checksums_to_others() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.device.digests = Share { all: 2, one: 1 };
+        settings.service.device.digests = Share { all: 2, one: 1 };
     });
     let ask = |from: IpAddr, name: &str| {
         let mut client = Client::from(from, server.address);
@@ -377,7 +379,7 @@ fn checksums_that_are_not_wanted_any_longer_leave_nothing_behind() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.device.digests = Share { all: 1, one: 1 };
+        settings.service.device.digests = Share { all: 1, one: 1 };
     });
     let head = |number| format!("HEAD /f{number} HTTP/1.1\r\nHost: h\r\nWant-Digest: md5\r\n\r\n");
     let running = || metrics(&server)["digests_running"];
@@ -431,7 +433,7 @@ fn parts_that_wait_for_the_disk_share_their_memory() {
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
         settings.shares.root_memory_bytes = Share { all: 4 * ONE as usize, one: ONE as usize };
-        settings.shares.device.operations = Share { all: 64, one: 64 };
+        settings.service.device.operations = Share { all: 64, one: 64 };
     });
     let mut clients: Vec<RootClient> =
         (0..CONNECTIONS).map(|_| log_in(HERE, server.address).unwrap()).collect();
@@ -514,8 +516,8 @@ fn one_address_leaves_copies_of_directories_to_others() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.exports[0].allow_write = true;
-        settings.shares.device.copies = Share { all: 2, one: 1 };
+        settings.service.exports[0].allow_write = true;
+        settings.service.device.copies = Share { all: 2, one: 1 };
     });
     let copy = |from: IpAddr, source: &str| {
         let mut client = Client::from(from, server.address);
@@ -581,8 +583,8 @@ fn who_sends_a_body_to_a_full_disk_is_told_so() {
     const BYTES: usize = 24 << 20;
     let storage = FaultyStorage::new(MemoryStorage::new(), 1 << 20);
     let server = TestServer::of(Arc::new(storage), |settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].upload_bytes_max = 1 << 30;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].upload_bytes_max = 1 << 30;
     });
     let body = vec![7; BYTES];
     for round in 0..20 {

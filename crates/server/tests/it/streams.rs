@@ -238,8 +238,8 @@ impl BlockingStorage for Endless {
 fn serve(storage: Endless) -> (TestServer, Watch) {
     let watch = storage.watch.clone();
     let server = TestServer::of(Arc::new(storage), |settings| {
-        settings.exports[0].allow_write = true;
-        settings.exports[0].upload_bytes_max = u64::MAX;
+        settings.service.exports[0].allow_write = true;
+        settings.service.exports[0].upload_bytes_max = u64::MAX;
     });
     (server, watch)
 }

@@ -6,7 +6,7 @@ use crate::support::root::RootClient;
 use crate::support::site::{PKI, Site, ada, bearer, minted, site as site_with, year};
 use gridlane_auth::Grants;
 use gridlane_core::Secret;
-use gridlane_server::ClientLimits;
+use gridlane_front::ClientLimits;
 use gridlane_xrd::answer::ProtocolAnswer;
 use gridlane_xrd::flags::{ClientFlags, ServerFlags};
 use gridlane_xrd::request::{About, Auth, Expect, Protocol, Stat, Statx};

@@ -201,17 +201,13 @@ macro_rules! delegate_writable {
             self.inner.has_name()
         }
 
-        fn sync(&self) -> StoreResult<()> {
-            self.inner.sync()
-        }
-
         fn close(&self, whole: Option<&Whole>) -> StoreResult<Committed> {
             self.inner.close(whole)
         }
     };
 }
 
-/// A storage whose files are never in memory: every read, and every write, has to pass a [`Gate`]. With
+/// A storage whose files are never in memory: every read, write and sync has to pass a [`Gate`]. With
 /// [`with_names`](SlowStorage::with_names), whatever is about names and directories as well.
 pub struct SlowStorage<S> {
     inner: S,
@@ -287,6 +283,11 @@ impl<F: BlockingFile> BlockingFile for SlowWritable<F> {
     }
 
     delegate_writable!();
+
+    fn sync(&self) -> StoreResult<()> {
+        self.gate.pass();
+        self.inner.sync()
+    }
 
     fn as_file(&self) -> Option<&File> {
         self.inner.as_file()
@@ -477,6 +478,10 @@ impl<F: BlockingFile> BlockingFile for FaultyWritable<F> {
     }
 
     delegate_writable!();
+
+    fn sync(&self) -> StoreResult<()> {
+        self.inner.sync()
+    }
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.read_at(target, offset).map(Some)

@@ -4,8 +4,9 @@ use gridlane_xrd::{PathArg, Request, StreamId};
 use proptest::prelude::*;
 
 use super::super::testing::{code, context};
-use super::super::{files, open};
+use super::super::{close, open};
 use super::*;
+use gridlane_front::root::session_files::SessionFiles as _;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
@@ -166,7 +167,7 @@ fn a_close_waits_for_those_who_use_the_file() {
         let handle = opened(&context, "/d/new", NEW).await;
         let user = context.session.files.get(handle, "").unwrap();
         let request = Close { handle };
-        let mut closing = std::pin::pin!(files::close(&context, &request));
+        let mut closing = std::pin::pin!(close::close(&context, &request));
         tokio::select! {
             biased;
             _ = &mut closing => panic!("closed while it is used"),
@@ -179,8 +180,8 @@ fn a_close_waits_for_those_who_use_the_file() {
         // Nobody has it locked any longer.
         opened(&context, "/d/new", OpenOptions::UPDATE).await;
         let reader = opened(&context, "/d/f", OpenOptions::READ).await;
-        files::end_all(&context).await;
+        close::end_all(&context).await;
         assert!(context.session.files.get(reader, "").is_err());
-        assert_eq!(context.session.files.len(), 0);
+        assert_eq!(context.session.files.count(), 0);
     });
 }

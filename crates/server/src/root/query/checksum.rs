@@ -7,9 +7,9 @@ use gridlane_store::{Opened, StoreError};
 use gridlane_xrd::answer::checksum_text;
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::super::answer::{Answer, Failure, Outcome, shown};
-use super::super::context::Context;
+use super::super::places::{Context, Places as _};
 use super::kind_named;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 const ACT: &str = "checksum";
 
@@ -17,21 +17,21 @@ const ACT: &str = "checksum";
 pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let kind = kind_named(about)?;
     let spot = context.spot(about, ACT, Operation::Read)?;
-    let shared = &context.shared;
+    let service = context.service();
     let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
     // It may wait for long, with the file open.
-    let _room = shared.open_files.room()?;
+    let _room = service.open_files.room()?;
     let opened = spot.storage().open(&spot.object).await;
     let object = match opened.map_err(|error| failed(&error))? {
         Opened::File(object) => object,
         Opened::Directory => return Err(failed(&StoreError::NotAFile)),
     };
-    let known = shared.digests.kept(object.as_ref(), &[kind]).await.pop();
+    let known = service.digests.kept(object.as_ref(), &[kind]).await.pop();
     let checksum = match known {
         Some(known) => Some(known),
         None => {
             let object = Arc::clone(&object);
-            shared.digests.of(&object, kind, spot.export.allow_write).await
+            service.digests.of(&object, kind, spot.export.allow_write).await
         }
     };
     match checksum {

@@ -3,9 +3,9 @@
 use gridlane_core::limits;
 use gridlane_xrd::ErrorCode;
 
-use super::super::answer::{Answer, Failure, Outcome};
-use crate::access_log::timestamp;
-use crate::root::context::Context;
+use crate::root::places::Context;
+use gridlane_front::access_log::timestamp;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// As what XRootD it behaves, and what it is. Clients take what begins with `v` and a number for a version.
@@ -31,7 +31,7 @@ pub(super) fn config(context: &Context, argument: &[u8]) -> Outcome {
 }
 
 fn value(context: &Context, key: &str) -> Option<String> {
-    let shared = &context.shared;
+    let service = context.service();
     let id = || format!("gridlane@{}", name(context));
     Some(match key {
         "bind_max" => limits::ROOT_BOUND_MAX.to_string(),
@@ -49,8 +49,8 @@ fn value(context: &Context, key: &str) -> Option<String> {
         "readv_ior_max" => limits::ROOT_VECTOR_ELEMENT_BYTES_MAX.to_string(),
         "readv_iov_max" => limits::ROOT_VECTOR_ELEMENTS_MAX.to_string(),
         "role" => "server".to_owned(),
-        "sitename" => shared.root.site_name.clone()?,
-        "start" => started(shared.started_s),
+        "sitename" => service.front.root.site_name.clone()?,
+        "start" => started(service.front.started_s),
         "sysid" => format!("s-{} {}", id(), id()),
         "version" => VERSION.to_owned(),
         _ => return None,
@@ -59,7 +59,7 @@ fn value(context: &Context, key: &str) -> Option<String> {
 
 /// What the server is called: by its operator, or the address that the client reached.
 pub(super) fn name(context: &Context) -> String {
-    let named = context.shared.root.server_name.clone();
+    let named = context.front().root.server_name.clone();
     named.unwrap_or_else(|| context.link.local.ip().to_canonical().to_string())
 }
 

@@ -10,9 +10,9 @@ use gridlane_core::ChecksumKind;
 use gridlane_xrd::request::Query;
 use gridlane_xrd::{ErrorCode, PathArg, QueryKind};
 
-use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::Context;
+use super::places::Context;
 use super::prepare;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// Answers `query`. A checksum may take half an hour: the
 /// caller tells a client that has waited for a while that the answer comes later, and drops this when the client is

@@ -3,9 +3,9 @@
 use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::SpaceText;
 
-use super::super::answer::{Answer, Outcome};
-use super::super::context::Context;
+use super::super::places::Context;
 use super::super::stat;
+use gridlane_front::root::answer::{Answer, Outcome};
 
 /// How much room there is where a path is.
 pub(super) async fn space(context: &Context, about: &PathArg) -> Outcome {

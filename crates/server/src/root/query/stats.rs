@@ -5,25 +5,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_dav::listing::escape;
 
-use super::super::answer::Answer;
-use super::super::context::Context;
+use super::super::places::Context;
 use super::config::{VERSION, name};
+use gridlane_front::root::answer::Answer;
 
 /// The sections that the letters name, as far as there are such: `a` all, `i` info, `l` links, `p` the protocol. What an
 /// operator wants to know is at the admin address.
 pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
-    let shared = &context.shared;
+    let service = context.service();
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (host, port) = (escape(&name(context)), context.link.local.port());
-    let site = shared.root.site_name.as_deref().map(escape).unwrap_or_default();
+    let site = service.front.root.site_name.as_deref().map(escape).unwrap_or_default();
     let wants = |letter| letters.contains(&b'a') || letters.contains(&letter);
-    let metrics = &shared.metrics;
+    let metrics = &service.front.data.metrics;
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = write!(
         out,
         "<statistics tod=\"{now_s}\" ver=\"{VERSION}\" src=\"{host}:{port}\" tos=\"{}\" pgm=\"gridlane\" ins=\"anon\" site=\"{site}\">",
-        shared.started_s
+        service.front.started_s
     );
     if wants(b'i') {
         let _ =
@@ -40,7 +40,8 @@ pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
         );
     }
     if wants(b'p') {
-        let _ = write!(out, "<stats id=\"xrootd\"><num>{}</num></stats>", shared.root_sessions.count());
+        let _ =
+            write!(out, "<stats id=\"xrootd\"><num>{}</num></stats>", context.generation.sessions.count());
     }
     out.push_str("</statistics>");
     Answer::text(out)

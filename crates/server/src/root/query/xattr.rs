@@ -3,9 +3,9 @@
 use gridlane_xrd::PathArg;
 use gridlane_xrd::flags::StatFlags;
 
-use super::super::answer::{Answer, Outcome};
-use super::super::context::Context;
+use super::super::places::Context;
 use super::super::stat;
+use gridlane_front::root::answer::{Answer, Outcome};
 
 /// What `stat` tells, as CGI.
 pub(super) async fn xattr(context: &Context, about: &PathArg) -> Outcome {

@@ -60,8 +60,9 @@ pub(crate) fn all_at_once(
     adjust: impl Fn(&mut Settings, Duration),
 ) -> HashMap<String, u64> {
     loop {
-        let mut next = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
-        next.exports[0].allow_write = true;
+        let mut next =
+            gridlane_server::settings_of(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+        next.service.exports[0].allow_write = true;
         next.host_names = vec!["h".to_owned()];
         adjust(&mut next, deadline);
         server.control().reload(next).unwrap();

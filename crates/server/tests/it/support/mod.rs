@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
-use gridlane_server::{AccessLog, Control, Export, Server, Settings, Summary};
+use gridlane_front::{AccessLog, Summary};
+use gridlane_server::{Control, Export, Server, Settings};
 use gridlane_share::turns;
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
@@ -44,7 +45,7 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> T {
 impl TestServer {
     /// Serves an empty directory, writable.
     pub(crate) fn start() -> TestServer {
-        TestServer::with(|settings| settings.exports[0].allow_write = true)
+        TestServer::with(|settings| settings.service.exports[0].allow_write = true)
     }
 
     /// Serves an empty directory with other settings.
@@ -62,12 +63,12 @@ impl TestServer {
     /// Serves any storage.
     pub(crate) fn of(export: Arc<dyn Storage>, adjust: impl FnOnce(&mut Settings)) -> TestServer {
         let log = Text::default();
-        let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], export);
+        let mut settings = gridlane_server::settings_of(vec!["127.0.0.1:0".parse().unwrap()], export);
         settings.access_log = AccessLog::to_writer(log.clone());
         // What all these tests call it.
         settings.host_names = vec!["h".to_owned()];
         adjust(&mut settings);
-        let threads = turns::blocking_threads(settings.devices());
+        let threads = turns::blocking_threads(settings.service.devices());
         let (stop, stopped) = oneshot::channel();
         let (started, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

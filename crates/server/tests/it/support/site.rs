@@ -24,8 +24,9 @@ use gridlane_auth::x509::Trust;
 use gridlane_auth::{Grants, Policy, Rule, macaroon};
 use gridlane_core::{Error, ErrorKind, Network};
 use gridlane_dav::ResourcePath;
+use gridlane_front::KeySource;
 use gridlane_net::tls;
-use gridlane_server::{KeySource, Settings};
+use gridlane_server::Settings;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls::client::ResolvesClientCert;
@@ -211,7 +212,7 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
     let source: Arc<dyn KeySource> = Arc::<Iam>::clone(&iam);
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.root.site_name = Some("SITE".to_owned());
         settings.host_names.push("localhost".to_owned());
         settings.policy = Arc::new(Policy::new(vec![

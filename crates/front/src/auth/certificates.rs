@@ -1,0 +1,106 @@
+//! The certificates that a connection's client has shown: judged once, and again when their time may be over or anything
+//! has changed that they are judged by. A session of TLS that goes on restores the chain, not what was found of it.
+
+use std::sync::Arc;
+
+use gridlane_auth::identity::CertificateIdentity;
+use gridlane_auth::token::verified::Fingerprint;
+use gridlane_auth::x509::Trust;
+use gridlane_auth::{Identity, Refusal, voms, x509};
+use gridlane_core::limits;
+use gridlane_net::Stream;
+use rustls::pki_types::CertificateDer;
+
+use super::presented::Kind;
+use crate::front::Front;
+
+/// What a connection's handshake has shown.
+#[derive(Default)]
+pub(crate) struct Shown {
+    digest: Option<Fingerprint>,
+    /// By which generation, until when, and as what.
+    judged: Option<(u64, i64, Judged)>,
+}
+
+/// Who a chain says that a client is.
+#[derive(Clone)]
+pub(crate) struct Judged {
+    /// Nobody in particular, if it does not count.
+    pub(crate) identity: Arc<Identity>,
+    /// What of it does not count, and why.
+    pub(crate) doubt: Option<Arc<str>>,
+}
+
+impl Shown {
+    /// Who it is; `None` without a certificate, or where none are believed.
+    pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
+        let chain = stream.peer_certificates();
+        let trust = front.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
+        if let Some((generation, until_s, judged)) = &self.judged
+            && *generation == front.chains.generation()
+            && now_s < *until_s
+        {
+            return Some(judged.clone());
+        }
+        let digest = *self.digest.get_or_insert_with(|| {
+            Fingerprint::of(chain.iter().flat_map(|one| one.iter().copied()).collect::<Vec<u8>>())
+        });
+        let judged = look_up(front, digest, chain, trust, now_s);
+        let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
+        // Attributes count for a while when they are over: not for each request anew.
+        let until_s = judged.identity.expires_s().unwrap_or(again_s).clamp(now_s + 1, again_s);
+        self.judged = Some((front.chains.generation(), until_s, judged.clone()));
+        Some(judged)
+    }
+}
+
+fn look_up(
+    front: &Front,
+    digest: Fingerprint,
+    chain: &[CertificateDer<'_>],
+    trust: &Trust,
+    now_s: i64,
+) -> Judged {
+    let known = || front.chains.good();
+    // A list that is over its time does not wait for a reload.
+    let lists = trust.lists_state(now_s);
+    if let Some(identity) = known().get(digest, lists, now_s) {
+        return Judged { identity, doubt: None };
+    }
+    match judge(front, chain, trust, now_s) {
+        Ok((identity, doubts)) => {
+            let identity = Arc::new(Identity::Certificate(identity));
+            // What is doubtful is told to whoever is refused: that is not in the identity.
+            if doubts.is_empty() {
+                known().insert(digest, lists, Arc::clone(&identity));
+            }
+            let first = doubts.first().map(|doubt| format!("some of its attributes do not count: {doubt}"));
+            Judged { identity, doubt: first.map(Into::into) }
+        }
+        Err(refusal) => {
+            front.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
+            let doubt = format!("the client's certificate does not count: {refusal}");
+            Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
+        }
+    }
+}
+
+/// Whose a chain is, and which of its attributes do not count.
+fn judge(
+    front: &Front,
+    chain: &[CertificateDer<'_>],
+    trust: &Trust,
+    now_s: i64,
+) -> Result<(CertificateIdentity, Vec<Refusal>), Refusal> {
+    let auth = &front.auth;
+    let verified = x509::verify(chain, trust, now_s)?;
+    let (fqans, ends_s, doubts) = voms::attributes(&verified, &auth.voms, trust, &front.host_names, now_s);
+    let identity = CertificateIdentity {
+        dn: verified.dn().to_owned(),
+        user: auth.gridmap.user(verified.dn()).map(str::to_owned),
+        fqans,
+        // Attributes that are over count no longer: then it is judged again, and is somebody without them.
+        expires_s: ends_s.map_or(verified.expires_s(), |ends_s| ends_s.min(verified.expires_s())),
+    };
+    Ok((identity, doubts))
+}

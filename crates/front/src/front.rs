@@ -1,0 +1,205 @@
+//! What the front of a server is at the moment: all that an operator decides about it, and what outlives that.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use gridlane_auth::policy::Reason;
+use gridlane_auth::{Decision, Operation, Policy};
+use gridlane_core::{Error, Network};
+use gridlane_net::Acceptor;
+use gridlane_share::budget::{Holder, Share};
+
+use crate::access_log::AccessLog;
+use crate::auth::chains::Chains;
+use crate::auth::challenge::Asking;
+use crate::auth::keys::Keys;
+use crate::auth::passwords::Passwords;
+use crate::budgets::Budgets;
+use crate::buffers::Buffers;
+use crate::client::Client;
+use crate::data::DataPath;
+use crate::forwarded;
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+use crate::settings::{AuthSettings, LogLevel, RootSettings, Settings, Shares};
+use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
+
+/// The front of a server by one generation of the settings, with what all of them share behind pointers.
+pub struct Front {
+    /// What moves bytes.
+    pub data: DataPath,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) certificate_expires: Option<SystemTime>,
+    pub(crate) limits: AllLimits,
+    /// Whose `Forwarded` and `X-Forwarded-For` are believed.
+    pub trusted_forwarders: Vec<Network>,
+    /// Names of this machine.
+    pub host_names: Vec<String>,
+    /// Whose word counts for who a client is.
+    pub auth: AuthSettings,
+    /// Who may do what.
+    pub policy: Arc<Policy>,
+    /// How clients can prove who they are.
+    pub asking: Arc<Asking>,
+    /// What was found of certificates by these settings.
+    pub(crate) chains: Chains,
+    pub(crate) issuer_keys: Arc<Keys>,
+    pub(crate) passwords: Arc<Passwords>,
+    /// What is different over root://.
+    pub root: RootSettings,
+    /// Where requests are recorded.
+    pub access_log: AccessLog,
+    pub(crate) access_log_level: LogLevel,
+    pub(crate) audit_log: AccessLog,
+    /// What all clients share.
+    pub budgets: Arc<Budgets>,
+    pub(crate) throttle: Arc<Throttle>,
+    /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
+    pub started_s: u64,
+    /// What the budgets are by these settings.
+    room: (Share, Shares),
+}
+
+/// What all generations share.
+pub(crate) struct Lasting {
+    issuer_keys: Arc<Keys>,
+    passwords: Arc<Passwords>,
+    /// How many generations there were before the next.
+    generation: u64,
+    buffers: Arc<Buffers>,
+    budgets: Arc<Budgets>,
+    throttle: Arc<Throttle>,
+    metrics: Arc<Metrics>,
+    started_s: u64,
+}
+
+impl Lasting {
+    /// What a server has at its start.
+    pub(crate) fn new(started_s: u64) -> gridlane_core::Result<Lasting> {
+        let passwords =
+            Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
+        Ok(Lasting {
+            issuer_keys: Arc::default(),
+            passwords: Arc::new(passwords),
+            generation: 0,
+            buffers: Arc::default(),
+            budgets: Arc::new(Budgets::new()),
+            throttle: Arc::new(Throttle::new()),
+            metrics: Arc::default(),
+            started_s,
+        })
+    }
+}
+
+impl Front {
+    /// Another generation, and the settings of the service behind it. Nothing changes for anybody before
+    /// [`begin`](Front::begin).
+    pub(crate) fn new<T>(settings: Settings<T>, lasting: Lasting) -> (Front, T) {
+        let deadlines = settings.deadlines;
+        let limits = AllLimits {
+            client: settings.client_limits,
+            user: settings.auth.user_limits,
+            vo: settings.auth.vo_limits,
+        };
+        let one = limits.client.connections_max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
+        let connections = Shares::connections(settings.connections_max);
+        let connections = Share { one: one.unwrap_or(connections.one), ..connections };
+        let front = Front {
+            data: DataPath {
+                buffers: lasting.buffers,
+                pace: settings.limit_rate_bytes_per_s.map(Pace::new),
+                deadlines,
+                metrics: lasting.metrics,
+            },
+            acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
+            certificate_expires: settings.certificate_expires,
+            limits,
+            trusted_forwarders: settings.trusted_forwarders,
+            host_names: settings.host_names,
+            asking: Arc::new(Asking::of(&settings.auth)),
+            auth: settings.auth,
+            policy: settings.policy,
+            chains: Chains::new(lasting.generation),
+            issuer_keys: lasting.issuer_keys,
+            passwords: lasting.passwords,
+            root: settings.root,
+            access_log: settings.access_log,
+            access_log_level: settings.access_log_level,
+            audit_log: settings.audit_log,
+            budgets: lasting.budgets,
+            throttle: lasting.throttle,
+            started_s: lasting.started_s,
+            room: (connections, settings.shares),
+        };
+        (front, settings.service)
+    }
+
+    /// Once it is certain that these settings are used. Reads files.
+    pub(crate) fn begin(&self) {
+        let (connections, shares) = &self.room;
+        self.budgets.resize(*connections, self.root.is_enabled, shares);
+        self.issuer_keys.configure(&self.auth, &self.access_log);
+        self.throttle.forget_unless(&self.limits);
+    }
+
+    /// What the next generation takes over.
+    pub(crate) fn lasting(&self) -> Lasting {
+        Lasting {
+            issuer_keys: Arc::clone(&self.issuer_keys),
+            passwords: Arc::clone(&self.passwords),
+            generation: self.chains.generation() + 1,
+            buffers: Arc::clone(&self.data.buffers),
+            budgets: Arc::clone(&self.budgets),
+            throttle: Arc::clone(&self.throttle),
+            metrics: Arc::clone(&self.data.metrics),
+            started_s: self.started_s,
+        }
+    }
+
+    /// In whose name a connection from an address is. Those of a proxy that speaks for many by its requests are in the
+    /// server's.
+    pub(crate) fn holder(&self, from: IpAddr) -> Holder {
+        match forwarded::is_forwarder(from, &self.trusted_forwarders) {
+            true => Holder::SERVER,
+            false => Holder::of(from),
+        }
+    }
+
+    /// Counts a connection from an address for these as well. Those of a proxy that speaks for many by its requests are
+    /// not counted: they are nobody's.
+    pub(crate) fn count(&self, from: IpAddr, parties: &Parties) -> Result<Connected, By> {
+        match forwarded::is_forwarder(from, &self.trusted_forwarders) {
+            true => Ok(Connected::uncounted()),
+            false => self.throttle.connect(parties),
+        }
+    }
+
+    /// Takes a request over root:// from what its client may ask; whose allowance is used up and how long to wait, if so.
+    pub fn take_request(&self, client: &Client) -> Result<(), (By, Duration)> {
+        let taken = self.throttle.request(&self.limits.at(client.address));
+        let taken = taken.and_then(|()| self.throttle.request(&self.limits.who(&client.identity)));
+        taken.inspect_err(|(by, _)| self.data.metrics.throttled(*by))
+    }
+
+    /// Whether the rules let a client do something to what has these names; why not, if they do not. What came of it is noted
+    /// for the log.
+    pub fn decide<'a>(
+        &self,
+        client: &Client,
+        operation: Operation,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), Reason> {
+        let decision = self.policy.decide(client.asker(), operation, names.clone());
+        client.decided(operation, names, decision, !decision.is_granted());
+        match decision {
+            Decision::Refused(reason) => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a client may do something to the server itself.
+    pub(crate) fn may_administer(&self, client: &Client) -> bool {
+        self.decide(client, Operation::Admin, std::iter::empty()).is_ok()
+    }
+}

@@ -1,0 +1,110 @@
+//! Who asks, and for what: what every request is answered with.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridlane_core::Secret;
+use gridlane_xrd::SessionId;
+
+use crate::client::Client;
+use crate::front::Front;
+use crate::generation::Generation;
+use crate::service::Service;
+
+/// A session: what its connections share, and what ends with the first of them.
+pub struct Session<F> {
+    /// What other connections call it.
+    pub(crate) id: SessionId,
+    /// What the client says that its user is called. Nothing depends on it being true.
+    pub(crate) user: String,
+    /// What the client says that it is, for the log: its program's name and version.
+    pub(crate) agent: String,
+    /// What the client says that it does, for the log.
+    purpose: Mutex<String>,
+    /// The files that it has open.
+    pub files: F,
+}
+
+impl<F> Session<F> {
+    /// One that has no file open.
+    pub(crate) fn new(id: SessionId, user: impl Into<String>, agent: impl Into<String>) -> Session<F>
+    where
+        F: Default,
+    {
+        let (user, agent) = (user.into(), agent.into());
+        Session { id, user, agent, purpose: Mutex::default(), files: F::default() }
+    }
+
+    /// What the client says that it does; empty if it says nothing.
+    pub(crate) fn purpose(&self) -> String {
+        self.purpose.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers what the client says that it does.
+    pub(crate) fn set_purpose(&self, purpose: String) {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
+    }
+}
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Where the client reached us.
+    pub local: SocketAddr,
+    /// The other end, or the client that a trusted proxy names.
+    pub peer: SocketAddr,
+    /// That proxy.
+    pub proxy: Option<SocketAddr>,
+    /// The version of TLS, if it protects the connection.
+    pub tls: Option<&'static str>,
+}
+
+/// What a request is answered with: the settings of the moment when it came, and who asks.
+pub struct Context<S: Service> {
+    /// The settings of the moment when it came.
+    pub generation: Arc<Generation<S>>,
+    /// Who asks: of a request that is looked at, by what it says itself; else as of the login.
+    pub client: Client,
+    /// The token of the login, as if every request had it.
+    pub token: Option<Arc<Secret>>,
+    /// The session that it belongs to.
+    pub session: Arc<Session<S::Files>>,
+    /// The connection that it came by.
+    pub link: Arc<Link>,
+    /// Whether the client understands answers that come later.
+    pub takes_later: bool,
+}
+
+impl<S: Service> Clone for Context<S> {
+    fn clone(&self) -> Context<S> {
+        Context {
+            generation: Arc::clone(&self.generation),
+            client: self.client.clone(),
+            token: self.token.clone(),
+            session: Arc::clone(&self.session),
+            link: Arc::clone(&self.link),
+            takes_later: self.takes_later,
+        }
+    }
+}
+
+impl<S: Service> Context<S> {
+    /// The front.
+    pub fn front(&self) -> &Arc<Front> {
+        &self.generation.front
+    }
+
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.generation.service
+    }
+
+    /// Counts each path of a request as a request of its own: the first one is counted already. It is answered all the same,
+    /// and its client waits with the next one.
+    pub fn count_paths(&self, paths: usize) {
+        let (limits, throttle) = (&self.front().limits, &self.front().throttle);
+        let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
+        throttle.owe(&limits.at(self.client.address), more);
+        throttle.owe(&limits.who(&self.client.identity), more);
+    }
+}

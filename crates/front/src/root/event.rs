@@ -1,0 +1,45 @@
+//! What connections of root:// are told: by tasks of their own, and by other connections of their session.
+
+use std::io;
+use std::ops::Range;
+
+use gridlane_xrd::StreamId;
+use tokio::sync::mpsc;
+
+use super::answer::{Failure, Outcome};
+use super::reading::{Asked, ReadJob, Source, VectorJob};
+use crate::buffers::Lent;
+use crate::pieces::Pieces;
+
+/// Where a connection is told things.
+pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
+
+/// What a connection is told.
+pub(crate) enum Event {
+    /// A request was answered.
+    Answered(Asked, Outcome),
+    /// The answer to this comes later.
+    ComesLater(StreamId),
+    /// It has come.
+    AnsweredLater(Asked, Result<Vec<u8>, Failure>),
+    /// A part of a read that waited for a disk is there.
+    Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
+    /// The same of many reads.
+    Vector(VectorJob, io::Result<(Lent, usize, usize)>),
+    /// Bytes that were promised already are there.
+    Refilled(io::Result<(Lent, Range<usize>, Source)>),
+    /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
+    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
+    /// A read that was asked for on another connection.
+    Delegated(ReadJob),
+    /// The same, and that one has ended with nothing of it sent.
+    Returned(ReadJob),
+    /// It has ended with a part of this answer sent.
+    Lost(StreamId),
+    /// A change of names has ended in the export of this address.
+    Changed(usize),
+    /// Other connections have fewer answers in hand again than the session may have.
+    HasRoom,
+    /// The session is over.
+    End,
+}

@@ -1,0 +1,365 @@
+//! Who a session's client is, and who makes each of its requests.
+//!
+//! ```text
+//! TLS' certificate ◀── else ── the login's token (ztn) ◀── else ── authz=… in the CGI of a request's path
+//! ```
+//!
+//! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
+//! of its time, when it is called back, when its issuer's keys or the settings change. A request that is about an open
+//! file goes on with who has opened it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gridlane_auth::{Cause, Identity, Refusal, token};
+use gridlane_core::{Secret, limits};
+use gridlane_xrd::request::{About, FattrAbout};
+use gridlane_xrd::server::TlsDemand;
+use gridlane_xrd::{ErrorCode, QueryKind, Request, ztn};
+
+use super::answer::Failure;
+use super::context::Context;
+use crate::auth;
+use crate::auth::presented::{self, Bad, Credential, Kind};
+use crate::client::Client;
+use crate::front::Front;
+use crate::service::Service;
+use crate::settings::{RootAuth, RootTls};
+
+/// The ways of authentication of a server, by preference.
+fn ways(front: &Front) -> &[RootAuth] {
+    match &front.root.auth {
+        Some(ways) => ways,
+        // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
+        None if front.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
+        None => &[],
+    }
+}
+
+/// Who has to begin TLS before the login.
+pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
+    match front.root.tls {
+        Some(RootTls::Offered) => TlsDemand::Nobody,
+        Some(RootTls::Capable) => TlsDemand::Capable,
+        Some(RootTls::Login) => TlsDemand::Everybody,
+        None => match ways(front) {
+            [RootAuth::Ztn] => TlsDemand::Everybody,
+            ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
+            _ => TlsDemand::Nobody,
+        },
+    }
+}
+
+/// The ways that a client is offered; none: nobody asks it. Fails when there is one over TLS only.
+pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
+    let ways = ways(front);
+    let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
+    if offered.is_empty() && !ways.is_empty() {
+        let what = "this server wants a token, over TLS only: use roots://";
+        return Err(Failure::new(ErrorCode::TLS_REQUIRED, what).closing());
+    }
+    Ok(offered)
+}
+
+/// The same as a login is answered.
+pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
+    let one = |way: &RootAuth| match way {
+        RootAuth::Ztn => format!("&P={},{}", way.name(), ztn::parameters()),
+        RootAuth::Host | RootAuth::Unix => format!("&P={}", way.name()),
+    };
+    offered.iter().map(one).collect::<String>().into_bytes()
+}
+
+/// Whose token a login shows.
+pub(crate) async fn prove(
+    front: &Front,
+    client: &Client,
+    credentials: &[u8],
+) -> Result<(Arc<Identity>, Secret), Failure> {
+    let token = ztn::parse(credentials)?;
+    match auth::bearer(front, &token, client.address).await {
+        Ok(identity) => Ok((identity, token)),
+        Err(refusal) => {
+            front.data.metrics.auth.refused(kind_of(&token), refusal.cause);
+            Err(Failure::new(code_of(refusal.cause, ErrorCode::AUTH_FAILED), refusal.message))
+        }
+    }
+}
+
+/// Whether it is asked who makes a request: it is about a path.
+pub(crate) fn is_asked(request: &Request) -> bool {
+    match request {
+        Request::Statx(statx) => !statx.paths.is_empty(),
+        Request::Prepare(prepare) => !prepare.lines.is_empty(),
+        _ => !cgis(request).is_empty(),
+    }
+}
+
+/// Who makes a request, if that can be told without waiting.
+pub(crate) fn identify_nowait<S: Service>(
+    context: &Context<S>,
+    request: &Request,
+) -> Option<Result<Client, Failure>> {
+    let claim = match claim(context, request) {
+        Ok(Some(claim)) => claim,
+        Ok(None) => return Some(Ok(nothing_shown(context))),
+        Err(failure) => return Some(Err(failure)),
+    };
+    let known = auth::bearer_nowait(context.front(), &claim.token, context.client.address)?;
+    Some(settled(context, &claim, known))
+}
+
+/// Who makes a request. Waits for the keys of a token's issuer when they are not known.
+pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
+    let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
+    let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
+    settled(context, &claim, outcome)
+}
+
+/// A token that is to be looked at.
+struct Claim<'a> {
+    token: Cow<'a, Secret>,
+    /// It is the login's, and not the request's own.
+    is_of_login: bool,
+}
+
+fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
+    // Where nobody is asked, what clients bring of themselves is no business of ours.
+    if !context.front().asking.is_any() {
+        return Ok(None);
+    }
+    let refused = |Bad { kind, refusal }: Bad| {
+        context.front().data.metrics.auth.refused(kind, refusal.cause);
+        failure(&refusal, "")
+    };
+    if let Some(token) = in_cgi(context, request).map_err(refused)? {
+        return Ok(Some(Claim { token: Cow::Owned(token), is_of_login: false }));
+    }
+    Ok(context.token.as_deref().map(|token| Claim { token: Cow::Borrowed(token), is_of_login: true }))
+}
+
+/// The token in the CGI of a request.
+fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<Secret>, Bad> {
+    let mut found: Option<Secret> = None;
+    for cgi in cgis(request) {
+        let Some(shown) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
+        if !context.client.is_secure {
+            return Err(shown.in_clear("roots"));
+        }
+        let (kind, Credential::Bearer(token)) = (shown.kind, shown.credential) else { continue };
+        if found.as_ref().is_some_and(|found| *found != token) {
+            let what = "the paths of the request have different tokens";
+            return Err(Bad { kind, refusal: Refusal::new(Cause::Malformed, what) });
+        }
+        found = Some(token);
+    }
+    Ok(found)
+}
+
+/// The client as its connection has shown it.
+fn nothing_shown<S: Service>(context: &Context<S>) -> Client {
+    let mut client = context.client.for_request();
+    match context.front().asking.is_any() {
+        true => context.front().data.metrics.auth.came(&client.identity),
+        // Who was somebody by settings that are no longer those is nobody by these.
+        false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
+    }
+    client
+}
+
+fn settled<S: Service>(
+    context: &Context<S>,
+    claim: &Claim<'_>,
+    outcome: Result<Arc<Identity>, Refusal>,
+) -> Result<Client, Failure> {
+    let metrics = &context.front().data.metrics.auth;
+    match outcome {
+        Ok(identity) => {
+            metrics.came(&identity);
+            let mut client = context.client.for_request();
+            (client.identity, client.doubt) = (identity, None);
+            Ok(client)
+        }
+        Err(refusal) => {
+            metrics.refused(kind_of(&claim.token), refusal.cause);
+            Err(failure(&refusal, if claim.is_of_login { "; log in again with another one" } else { "" }))
+        }
+    }
+}
+
+fn failure(refusal: &Refusal, advice: &str) -> Failure {
+    Failure::new(code_of(refusal.cause, ErrorCode::NOT_AUTHORIZED), format!("{refusal}{advice}"))
+}
+
+fn code_of(cause: Cause, otherwise: ErrorCode) -> ErrorCode {
+    // Another one would fare no better, and the same may later.
+    if cause == Cause::Unavailable { ErrorCode::OVERLOADED } else { otherwise }
+}
+
+fn kind_of(token: &Secret) -> Kind {
+    if token::looks_like_one(token.expose()) { Kind::Token } else { Kind::Macaroon }
+}
+
+/// Whether two sessions are one client's: the credential may be another, for who has a new one goes on with it.
+pub(crate) fn is_same(one: &Identity, other: &Identity) -> bool {
+    let issuer = |identity: &Identity| match identity {
+        Identity::Token(token) => Some(token.issuer.clone()),
+        _ => None,
+    };
+    one.method() == other.method() && one.name() == other.name() && issuer(one) == issuer(other)
+}
+
+/// The CGI of each path that a request is about; none if it is about nothing that has one.
+fn cgis(request: &Request) -> Vec<&[u8]> {
+    match request {
+        Request::Open(open) => vec![&open.about.cgi],
+        Request::Dirlist(dirlist) => vec![&dirlist.about.cgi],
+        Request::Locate(locate) => vec![&locate.about.cgi],
+        Request::Mkdir(mkdir) => vec![&mkdir.about.cgi],
+        Request::Rm(rm) => vec![&rm.about.cgi],
+        Request::Rmdir(rmdir) => vec![&rmdir.about.cgi],
+        Request::Chmod(chmod) => vec![&chmod.about.cgi],
+        Request::Mv(mv) => vec![&mv.from.cgi, &mv.to.cgi],
+        Request::Statx(statx) => statx.paths.iter().map(|path| cgi_of(path)).collect(),
+        Request::Prepare(prepare) => prepare.lines.iter().map(|line| cgi_of(line)).collect(),
+        Request::Query(query) => match query.kind {
+            QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => vec![cgi_of(&query.argument)],
+            // Behind the name of the request, a path in each line. Of more than may be asked about, none is looked at.
+            QueryKind::PREPARE => {
+                let paths = lines_of(&query.argument).skip(1);
+                paths.take(limits::ROOT_PREPARED_PATHS_MAX + 1).map(cgi_of).collect()
+            }
+            // Keys and letters are no paths, and what is opaque may be anything.
+            _ => Vec::new(),
+        },
+        Request::Fattr(fattr) => match &fattr.about {
+            FattrAbout::Path(about) => vec![&about.cgi],
+            FattrAbout::Handle(_) => Vec::new(),
+        },
+        Request::Stat(stat) => of_path(&stat.about),
+        Request::Truncate(truncate) => of_path(&truncate.about),
+        _ => Vec::new(),
+    }
+}
+
+fn of_path(about: &About) -> Vec<&[u8]> {
+    match about {
+        About::Path(about) => vec![&about.cgi],
+        About::Handle(_) => Vec::new(),
+    }
+}
+
+/// What is behind the first question mark, up to a NUL.
+fn cgi_of(path: &[u8]) -> &[u8] {
+    let text = path.split(|byte| *byte == 0).next().unwrap_or_default();
+    match text.iter().position(|byte| *byte == b'?') {
+        Some(at) => &text[at + 1..],
+        None => &[],
+    }
+}
+
+/// The lines of a question for what has become of a request: its name, and then its paths.
+pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
+    argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nothing::{arg, context_of};
+    use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
+    use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
+
+    fn stat(path: &str) -> Request {
+        Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 }.into()
+    }
+
+    #[test]
+    fn requests_that_are_about_paths() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>();
+        let options = gridlane_xrd::flags::PrepareOptions::NONE;
+        let prepare =
+            Prepare { options, priority: 0, port: 0, evicts: false, lines: lines(&["/a?b", "/c\0?d"]) };
+        let cases: [(Request, &[&str]); 7] = [
+            (Ping {}.into(), &[]),
+            (stat("/a?b=c?d"), &["b=c?d"]),
+            (Rm { about: arg("/a") }.into(), &[""]),
+            (Query::new(QueryKind::CHECKSUM, "/a?cks.type=md5").into(), &["cks.type=md5"]),
+            (Query::new(QueryKind::CONFIG, "a?b").into(), &[]),
+            (Statx { paths: lines(&["/a?b", "/c"]) }.into(), &["b", ""]),
+            (prepare.into(), &["b", ""]),
+        ];
+        for (request, expected) in cases {
+            let found = cgis(&request);
+            let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
+            assert_eq!((&found, is_asked(&request)), (&expected, !expected.is_empty()));
+        }
+    }
+
+    /// Empty lines hide nothing, and of a list that is too long only its beginning is looked at.
+    #[test]
+    fn of_a_question_about_many_paths_no_more_is_looked_at_than_may_be_asked() {
+        let ask = |argument: &str| Request::from(Query::new(QueryKind::PREPARE, argument));
+        assert_eq!(cgis(&ask("\n\nx\n\n/a?b\n\n\n/c\0\n/d?e")), [&b"b"[..], b""]);
+        assert!(!is_asked(&ask("x\n")));
+        let many = format!("x{}", "\n/a?b".repeat(100_000));
+        assert_eq!(cgis(&ask(&many)).len(), limits::ROOT_PREPARED_PATHS_MAX + 1);
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nobody_could_prove_anything() {
+        let context = context_of(|_| {});
+        let Some(Ok(client)) = identify_nowait(&context, &stat("/d/f?authz=eyJ.a.b")) else { panic!() };
+        assert!(client.identity.is_anonymous());
+        assert_eq!(
+            (offered(context.front(), true).unwrap(), tls_demand(context.front())),
+            (vec![], TlsDemand::Nobody)
+        );
+    }
+
+    #[test]
+    fn what_is_offered() {
+        let of = |auth: Option<Vec<RootAuth>>, is_tls| {
+            let context = context_of(|settings| settings.root.auth = auth);
+            (
+                offered(context.front(), is_tls).map(|offered| method_list(&offered)),
+                tls_demand(context.front()),
+            )
+        };
+        let (list, demand) = of(Some(vec![RootAuth::Host, RootAuth::Ztn]), false);
+        assert_eq!((list.unwrap(), demand), (b"&P=host".to_vec(), TlsDemand::Capable));
+        let (list, demand) = of(Some(vec![RootAuth::Ztn]), false);
+        assert_eq!((list.unwrap_err().code, demand), (ErrorCode::TLS_REQUIRED, TlsDemand::Everybody));
+        assert!(of(Some(vec![RootAuth::Ztn]), true).0.unwrap().starts_with(b"&P=ztn,0:"));
+    }
+
+    #[test]
+    fn the_same_person_with_another_credential() {
+        let token = |issuer: &str, subject: &str, expires_s| {
+            Identity::Token(TokenIdentity {
+                issuer: issuer.to_owned(),
+                subject: subject.to_owned(),
+                id: None,
+                scopes: Vec::new(),
+                capabilities: Vec::new(),
+                is_capability: false,
+                groups: Vec::new(),
+                vo: None,
+                expires_s,
+            })
+        };
+        let (fqans, dn, user) = (Vec::new(), "ada".to_owned(), None);
+        let certificate = Identity::Certificate(CertificateIdentity { dn, user, fqans, expires_s: 1 });
+        assert!(is_same(&token("i", "ada", 1), &token("i", "ada", 2)));
+        for other in [
+            token("i", "eve", 1),
+            token("j", "ada", 1),
+            certificate,
+            Identity::User(UserIdentity { name: "ada".to_owned() }),
+            Identity::Anonymous,
+        ] {
+            assert!(!is_same(&token("i", "ada", 1), &other), "{other:?}");
+        }
+    }
+}

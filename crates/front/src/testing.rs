@@ -1,0 +1,29 @@
+//! What services are tried with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gridlane_core::Result;
+use gridlane_xrd::SessionId;
+
+use crate::client::Client;
+use crate::generation::Generation;
+use crate::root::context::{Context, Link, Session};
+use crate::service::Service;
+use crate::settings::Settings;
+
+/// A session of root:// with these settings, without a connection: what requests to a service are tried with.
+pub fn context<S: Service>(settings: Settings<S::Settings>) -> Result<Context<S>> {
+    let (local, peer) =
+        (SocketAddr::from(([127, 0, 0, 1], 1094)), SocketAddr::from(([127, 0, 0, 1], 40_000)));
+    let generation = Generation::first(settings, 1_795_327_850)?;
+    generation.front.begin();
+    Ok(Context {
+        generation: Arc::new(generation),
+        client: Client::anonymous(peer.ip()),
+        token: None,
+        session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
+        link: Arc::new(Link { local, peer, proxy: None, tls: None }),
+        takes_later: true,
+    })
+}

@@ -1,0 +1,164 @@
+//! What the front asks of the service of storage.
+
+use std::sync::Arc;
+
+use gridlane_core::{Result, limits};
+use gridlane_dav::request::RequestHead;
+use gridlane_front::client::Client;
+use gridlane_front::front::Front;
+use gridlane_front::metrics::{Kind, Page};
+use gridlane_front::reply::Reply;
+use gridlane_front::root::answer::Outcome;
+use gridlane_front::service::{Exchange, Service};
+use gridlane_share::budget::Budget;
+use gridlane_xrd::{PathArg, Request};
+
+use crate::digests::Digests;
+use crate::export::{Exports, Place};
+use crate::looks::{self, Looking};
+use crate::recent::Recent;
+use crate::root::files::{Files, OpenFiles};
+use crate::root::intake::Intake;
+use crate::root::places::{Context, Places as _};
+use crate::root::{close, requests};
+use crate::storage_service::{StorageService, StorageSettings};
+use crate::{cors, methods};
+
+impl Service for StorageService {
+    type Settings = StorageSettings;
+    type Kept = Recent;
+    type Files = Files;
+    type Sink = Intake;
+
+    fn new(
+        settings: StorageSettings,
+        front: &Arc<Front>,
+        before: Option<&StorageService>,
+    ) -> Result<StorageService> {
+        let exports = Exports::new(settings.exports, Arc::clone(&front.policy), Arc::clone(&front.asking))?;
+        // Nothing fails from here on.
+        let devices = exports.turns();
+        for turns in &devices {
+            turns.resize(settings.device.of_each(devices.len()));
+        }
+        let front = Arc::clone(front);
+        Ok(match before {
+            Some(before) => StorageService {
+                front,
+                exports,
+                digests: before.digests.clone(),
+                open_files: Arc::clone(&before.open_files),
+                looking: Arc::clone(&before.looking),
+            },
+            None => StorageService {
+                exports,
+                digests: Digests::new(),
+                open_files: Arc::new(OpenFiles::of(Arc::clone(&front.budgets.open_files))),
+                looking: Looking::default(),
+                front,
+            },
+        })
+    }
+
+    /// Removes what earlier servers left behind in writable exports, when it is old.
+    async fn begin(&self) -> Result<()> {
+        for export in self.exports.iter().filter(|export| export.allow_write) {
+            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await?;
+        }
+        Ok(())
+    }
+
+    async fn tidy(&self) {
+        for export in self.exports.iter().filter(|export| export.allow_write) {
+            if let Err(error) = export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await {
+                let what = format!("cannot remove abandoned uploads in {}: {error}", export.path);
+                self.front.access_log.note(&what);
+            }
+        }
+    }
+
+    fn budgets(&self) -> Vec<Arc<Budget>> {
+        self.exports.turns().into_iter().flat_map(|turns| turns.budgets()).collect()
+    }
+
+    async fn metrics(&self, page: &mut Page) {
+        page.family(
+            "disk_operations_running",
+            Kind::Gauge,
+            "",
+            "Operations that may wait for a disk, running now.",
+        );
+        let turns = self.exports.turns();
+        page.sample("", &[], turns.iter().map(|turns| turns.running()).sum::<usize>());
+        page.family(
+            "disk_operations_waiting",
+            Kind::Gauge,
+            "",
+            "Operations that wait for the end of others.",
+        );
+        page.sample("", &[], turns.iter().map(|turns| turns.waiting()).sum::<u64>());
+        let digests = self.digests.progress();
+        page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
+        page.sample("", &[], digests.running);
+        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files that these are of.");
+        page.sample("", &[], digests.size_bytes);
+        page.family(
+            "digests_done_bytes",
+            Kind::Gauge,
+            "bytes",
+            "Bytes of those files that were read so far.",
+        );
+        page.sample("", &[], digests.done_bytes);
+        page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
+        page.sample("_total", &[], digests.hashed_bytes);
+        page.family(
+            "export_quota_bytes",
+            Kind::Gauge,
+            "bytes",
+            "Of each export's quota, or its file system: used and available.",
+        );
+        for (export, space) in looks::spaces(&self.exports, &self.looking).await {
+            page.sample("", &[("export", &export), ("kind", "used")], space.used_bytes);
+            page.sample("", &[("export", &export), ("kind", "available")], space.available_bytes);
+        }
+    }
+
+    async fn ails(&self) -> Option<String> {
+        let export = looks::displaced(&self.exports, &self.looking).await?;
+        Some(format!(
+            "the directory that is served at {export} is not the one that is there now: what is there is served \
+             when the server has looked again, or at SIGHUP"
+        ))
+    }
+
+    async fn answer(&self, exchange: Exchange<'_, Recent>) -> Reply {
+        methods::answer(self, exchange).await
+    }
+
+    fn finish(&self, head: &RequestHead, client: &Client, reply: Reply) -> Reply {
+        cors::apply(&self.exports, client, head, reply)
+    }
+
+    async fn answer_root(context: &Context, request: &Request) -> Outcome {
+        requests::answer(context, request).await
+    }
+
+    fn answer_root_nowait(context: &Context, request: &Request) -> Option<Outcome> {
+        requests::answer_nowait(context, request)
+    }
+
+    fn line(context: &Context, path: &PathArg) -> Option<usize> {
+        match context.place(path) {
+            Ok(Place::Inside(spot)) => Some(Arc::as_ptr(&spot.export).addr()),
+            _ => None,
+        }
+    }
+
+    fn take(context: &Context, head: &gridlane_xrd::RequestHead) -> Intake {
+        Intake::new(context, head)
+    }
+
+    async fn end_session(context: &Context) {
+        close::end_all(context).await;
+    }
+}

@@ -1,0 +1,52 @@
+//! The service of storage, by one generation of settings.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gridlane_auth::Policy;
+use gridlane_front::Settings;
+use gridlane_front::front::Front;
+use gridlane_share::DeviceShares;
+use gridlane_store::Storage;
+
+use crate::digests::Digests;
+use crate::export::{Export, Exports, open_to_anyone};
+use crate::looks::Looking;
+use crate::root::files::OpenFiles;
+
+/// What an operator decides about storage.
+#[derive(Clone, Default)]
+pub struct StorageSettings {
+    /// What to serve: none lies in another.
+    pub exports: Vec<Export>,
+    /// What there is of each device.
+    pub device: DeviceShares,
+}
+
+impl StorageSettings {
+    /// How many devices the exports are on: each has turns of its own.
+    pub fn devices(&self) -> usize {
+        let turns: HashSet<_> =
+            self.exports.iter().map(|export| Arc::as_ptr(export.storage.turns()).addr()).collect();
+        turns.len()
+    }
+}
+
+/// The service, by one generation of settings.
+pub struct StorageService {
+    pub(crate) front: Arc<Front>,
+    pub(crate) exports: Exports,
+    pub(crate) digests: Digests,
+    pub(crate) open_files: Arc<OpenFiles>,
+    pub(crate) looking: Looking,
+}
+
+/// Settings that serve `storage` to anyone as the only export, read-only, at `listen`, without TLS and without a log.
+pub fn settings_of(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings<StorageSettings> {
+    let export = Export::new(storage);
+    // Whether anyone may change it as well is the export's to say.
+    let policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &export.path, true)]));
+    let service = StorageSettings { exports: vec![export], ..StorageSettings::default() };
+    Settings { policy, ..Settings::new(listen, service) }
+}
