@@ -28,9 +28,10 @@ STILL = {
     "client": (6.0, 28.0),
     "config": (2.8, 10.0),
     "engine": (9.0, 25.0),
+    "front": (12.6, 25.1),
     "peer": (7.5, 29.5),
     "share": (9.3, 21.0),
-    "server": (13.5, 25.0),
+    "server": (11.1, 25.0),
     "store": (9.5, 23.0),
 }
 ROOT = pathlib.Path(__file__).resolve().parent.parent

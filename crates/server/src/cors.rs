@@ -14,15 +14,15 @@ use crate::export::{Export, Exports, Place};
 use gridlane_front::client::Client;
 use gridlane_front::reply::Reply;
 
-/// What a script may do.
+/// The methods that a script may use.
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// What a script may add to a request: what reading by range and checking take.
+/// The fields that a script may add to a request: those that reading by range and checking take.
 const REQUEST_HEADERS: &str = "Accept, Authorization, Cache-Control, If-Match, If-Modified-Since, \
                                If-None-Match, If-Range, If-Unmodified-Since, Range, Want-Digest, \
                                Want-Repr-Digest";
 
-/// What of an answer a script may see, beside its body.
+/// The fields of an answer that a script may see.
 const ANSWER_HEADERS: &str =
     "Content-Range, Content-Length, ETag, Digest, Repr-Digest, Accept-Ranges, Last-Modified";
 

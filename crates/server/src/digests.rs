@@ -162,7 +162,7 @@ impl Digests {
         self.lock().remember(key, checksum, self.kept_max);
     }
 
-    /// How far the computations are.
+    /// The progress of the computations.
     pub(crate) fn progress(&self) -> Progress {
         let state = self.lock();
         let mut progress = Progress {
@@ -383,15 +383,15 @@ struct Reading {
     hashed_bytes: Arc<AtomicU64>,
 }
 
-/// Why a file was not read to its end.
+/// The reason for which a file was not read to its end.
 enum Unread {
-    /// Nobody waits any longer.
+    /// It is not waited for any longer.
     Unwanted,
     /// It cannot be read, or has become shorter.
     Unreadable,
 }
 
-/// How far a few steps of reading have come.
+/// The place that a few steps of reading have come to.
 enum Step {
     /// To the end.
     End,
@@ -464,7 +464,7 @@ impl Reading {
     }
 }
 
-/// Whether an object is what it was, told at once if that is possible.
+/// An object is what it was: told at once if that is possible.
 async fn is_unchanged(object: &dyn Object) -> bool {
     match object.is_unchanged_nowait() {
         Some(is_unchanged) => is_unchanged,

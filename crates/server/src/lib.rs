@@ -51,8 +51,8 @@ pub type Server = gridlane_front::Server<StorageService>;
 /// Changes a server of storage while it runs.
 pub type Control = gridlane_front::Control<StorageService>;
 
-/// What an operator decides.
+/// The settings of a server of storage: those of the front, and of storage inside.
 pub type Settings = gridlane_front::Settings<StorageSettings>;
 
-/// What the server calls itself.
+/// The name and version by which the server calls itself.
 pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

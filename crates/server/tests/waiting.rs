@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Export, Share};
+use gridlane_server::Export;
+use gridlane_share::Share;
 use gridlane_store::fake::{Delay, DelayedStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 use gridlane_xrd::flags::{DirlistOptions, OpenMore, OpenOptions};
@@ -89,9 +90,9 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
     let delay = Delay::of(EACH);
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |settings| {
         let slow = DelayedStorage::new(Arc::new(memory()), delay.clone());
-        settings.exports = vec![export("/slow", Arc::new(slow)), export("/fine", Arc::new(memory()))];
+        settings.service.exports = vec![export("/slow", Arc::new(slow)), export("/fine", Arc::new(memory()))];
         // All clients of this test are one.
-        let device = &mut settings.shares.device;
+        let device = &mut settings.service.device;
         device.digests = Share { all: device.digests.all, one: device.digests.all };
     });
     use_the_other(&server, "before");

@@ -107,7 +107,7 @@ impl Turns {
         in_place(operation)
     }
 
-    /// Runs something later, in a turn that a task waits for: for whoever cannot wait for it, as when something is dropped.
+    /// Runs something later, in a turn that a task waits for: for code that cannot wait for it, as when something is dropped.
     /// Outside of a runtime it runs at once.
     pub fn run_later(self: &Arc<Self>, operation: impl FnOnce() + Send + 'static) {
         match Handle::try_current() {

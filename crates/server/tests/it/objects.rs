@@ -24,7 +24,7 @@ fn path(text: &str) -> ObjectPath {
 fn serve() -> TestServer {
     let store = ObjectStore::new();
     store.add_directory(&path("d"));
-    TestServer::of(Arc::new(store), |settings| settings.exports[0].allow_write = true)
+    TestServer::of(Arc::new(store), |settings| settings.service.exports[0].allow_write = true)
 }
 
 /// Sends a request with fields and a body.
