@@ -238,6 +238,8 @@ pub const PASSWORD_BYTES_MAX: usize = 72;
 pub const USERS_MAX: usize = 10_000;
 /// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
 pub const PASSWORDS_SEEN_MAX: usize = 4096;
+/// Rounds of the proof that a login asks for: the longest that is known, of certificates, takes three.
+pub const ROOT_LOGIN_ROUNDS_MAX: u32 = 8;
 /// Tokens that a login over root:// may show in vain before it has to wait: one of each place that clients look at.
 pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
 /// Time for which it then waits for each answer. A login has [`REQUEST_HEAD_MAX`] altogether.

@@ -5,10 +5,10 @@
 //! parts, and the parts as long as they are small, are laid out in one buffer and written together. The bytes
 //! of the file are holes in that layout. They are filled before it is written: first every one that needs no
 //! device, then the others, all of them in one call. Large parts do not come
-//! here: [`Sender::send_object`] lets the kernel move them.
+//! here: `Sender::send_object` lets the kernel move them.
 //!
 //! A body in chunks is for clients that asked to be told, in a trailer, how it ended
-//! ([`Ending::Status`]): a chunk's size is said before its bytes, so they have to be there by then.
+//! (`Ending::Status`): a chunk's size is said before its bytes, so they have to be there by then.
 
 use std::io;
 use std::ops::Range;

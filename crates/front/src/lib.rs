@@ -1,4 +1,4 @@
-//! What every server shares: HTTP/1.1, HTTPS and XRootD's protocol on one port, up to a [`Service`](service::Service).
+//! What every server shares: HTTP/1.1, HTTPS and XRootD's protocol on one port, up to a [`Service`].
 //!
 //! A request passes these phases, each with one place in the code:
 //!

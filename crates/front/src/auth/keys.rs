@@ -1,7 +1,7 @@
 //! The keys of tokens' issuers: fetched, kept in files, and used.
 //!
 //! What is decided is in [`KeyCache`]; here is what it needs of the world: somebody who fetches, one fetch per issuer at a
-//! time, a clock, and a directory. All generations of settings share one [`Keys`].
+//! time, a clock, and a directory. All generations of settings share one `Keys`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, OpenOptions};

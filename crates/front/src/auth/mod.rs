@@ -13,7 +13,7 @@
 //! Tokens, macaroons and passwords in clear text are refused, unless they come from this machine, or through a trusted
 //! forwarder that says that they came to it by https: whoever sends a secret in the clear has lost it.
 //!
-//! Read first: [`who`].
+//! Read first: `who`.
 
 pub(crate) mod certificates;
 pub(crate) mod chains;

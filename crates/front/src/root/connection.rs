@@ -46,6 +46,7 @@ use super::delegation::Delegation;
 use super::event::Event;
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, VectorJob};
+use super::rounds::Rounds;
 use super::session::{Joined, Main};
 use super::session_files::SessionFiles as _;
 use super::{identity, log};
@@ -100,6 +101,8 @@ pub(crate) struct Connection<S: Service> {
     pub(super) client: Client,
     /// The certificate that it has shown.
     shown: Shown,
+    /// The proof that its client has begun with.
+    rounds: Option<Rounds>,
     /// Tokens that it has logged in with in vain.
     refused_proofs: u32,
     pub(super) jobs: VecDeque<Job>,
@@ -185,6 +188,7 @@ impl<S: Service> Connection<S> {
         Connection {
             machine: Machine::new(front.acceptor.has_tls()).demanding_tls(identity::tls_demand(&front)),
             shown: Shown::default(),
+            rounds: None,
             refused_proofs: 0,
             outbox: Outbox::new(Arc::clone(&front.data.buffers)),
             paces: front.throttle.paces(&front.limits.at(client.address)),

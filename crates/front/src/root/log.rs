@@ -81,7 +81,7 @@ pub struct Closed<'a> {
     pub failure: Option<&'a Failure>,
 }
 
-/// Records the end of a file that a client has opened. The request that closes it is counted by [`answered`].
+/// Records the end of a file that a client has opened. The request that closes it is counted by `answered`.
 pub fn closed<S: Service>(context: &Context<S>, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),

@@ -21,6 +21,7 @@ pub mod log;
 pub(crate) mod metrics;
 mod outbox;
 mod reading;
+mod rounds;
 pub mod session;
 pub mod session_files;
 mod set;

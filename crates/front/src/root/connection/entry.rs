@@ -18,9 +18,9 @@ use crate::client::Client;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
+use crate::root::rounds::{Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
-use crate::settings::RootAuth;
 
 impl<S: Service> Connection<S> {
     /// Tells a client what is wrong with what it sent.
@@ -92,20 +92,23 @@ impl<S: Service> Connection<S> {
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         };
-        let proved = match way {
-            RootAuth::Host | RootAuth::Unix => None,
-            RootAuth::Ztn => match identity::prove(&self.front, &self.client, &auth.credentials).await {
-                Ok(proved) => Some(proved),
-                Err(failure) => {
-                    self.refused_proofs += 1;
-                    if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
-                        sleep(limits::ROOT_PROOF_PAUSE).await;
-                    }
-                    let doubt = format!("the token of the login was not taken: {}", failure.text);
-                    self.doubt(doubt.into());
-                    return self.refuse(stream, RequestId::AUTH, failure);
+        let mut rounds = Rounds::by(way, self.rounds.take());
+        let proved = match rounds.next(&self.front, &self.client, &auth.credentials).await {
+            Ok(Round::Over(proved)) => proved,
+            Ok(Round::GoesOn(more)) => {
+                self.rounds = Some(rounds);
+                self.outbox.answer(stream, Status::AUTHMORE, more);
+                return Ok(());
+            }
+            Err(failure) => {
+                self.refused_proofs += 1;
+                if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
+                    sleep(limits::ROOT_PROOF_PAUSE).await;
                 }
-            },
+                let doubt = format!("the token of the login was not taken: {}", failure.text);
+                self.doubt(doubt.into());
+                return self.refuse(stream, RequestId::AUTH, failure);
+            }
         };
         self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
             Role::Unproved(main, mut context) => {
