@@ -59,7 +59,7 @@ pub(crate) fn arg(text: &str) -> PathArg {
 pub(crate) fn file_of(bytes: &[u8]) -> Arc<dyn Readable> {
     let (storage, path) = (MemoryStorage::new(), ObjectPath::new([&b"f"[..]]).unwrap());
     storage.add_file(&path, bytes.to_vec());
-    let Opened::File(object) = storage.open(&path).unwrap() else { panic!("a file") };
+    let Ok(Some(Opened::File(object))) = storage.open_nowait(&path) else { panic!("a file") };
     Arc::new(File(object))
 }
 
