@@ -13,10 +13,10 @@ use gridlane_core::limits::{LONG_COPY_MIN, READ_BACK_BYTES_PER_S, READ_BACK_SHAR
 use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Result};
 
 use crate::digests;
-use crate::ledger::Piece;
 use crate::resume::adler32_of;
 use crate::run::Run;
 use crate::verdict::Basis;
+use gridlane_plan::judge::Piece;
 
 /// What is known of the bytes that an earlier run has left.
 #[derive(Default)]

@@ -9,13 +9,13 @@ use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file_all};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
-use crate::ledger::{EARLIER, Sender};
 use crate::replica::Replica;
 use crate::run::Run;
 use crate::source::Source;
-use crate::suspects::Suspects;
 use crate::target::Sink;
 use crate::verdict::{Basis, Verdict};
+use gridlane_plan::judge::suspects::Suspects;
+use gridlane_plan::judge::{EARLIER, Sender};
 
 /// A part of the time above which something is called the limit.
 const MOSTLY: f64 = 0.7;

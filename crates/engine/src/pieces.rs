@@ -17,8 +17,8 @@ use gridlane_core::{ByteRange, Checksum, Error, Hasher, RangeSet, Result};
 use gridlane_store::journal::JournaledRange;
 
 use crate::known::PieceHashes;
-use crate::ledger::{Piece, Sender};
 use crate::resume::{adler32_of, matching, read_range};
+use gridlane_plan::judge::{Piece, Sender};
 
 /// What comparing a piece brought.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use crate::awake::Patience;
 use crate::digests::{self, Word};
 use crate::events::Event;
-use crate::ledger::{EARLIER, Piece, Sender};
 use crate::pieces::Surveyed;
 use crate::run::Run;
+use gridlane_plan::judge::{EARLIER, Piece, Sender};
 
 impl Run<'_> {
     /// Uses or drops what was found beside the target.

@@ -22,7 +22,6 @@ use crate::events::{Event, Observer};
 use crate::fit::Earlier;
 use crate::http::Purpose;
 use crate::lane::{Command, Lane, Running, lanes_near};
-use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
@@ -30,13 +29,14 @@ use crate::pace::Pace;
 use crate::paths::Path;
 use crate::replica::Replica;
 use crate::served::FoundMetalink;
-use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
 use crate::thrown::Thrown;
 use crate::upload::Upload;
 use crate::verdict::Basis;
 use crate::wrong_pieces::WrongPieces;
 use crate::{Client, CopySpec, Options, Outcome, TargetSpec, digests};
+use gridlane_plan::judge::suspects::Suspects;
+use gridlane_plan::judge::{Piece, Sender};
 
 /// How often progress is told and the journal looked at.
 const TICK: Duration = Duration::from_millis(100);

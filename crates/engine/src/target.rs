@@ -13,10 +13,10 @@ use gridlane_sys::file::start_writeback;
 use tokio::sync::mpsc;
 
 use crate::known::PieceHashes;
-use crate::ledger::{Ledger, Piece, Sender};
 use crate::notice::Notice;
 use crate::ordered::Feed;
 use crate::pieces::{Found, Pieces, Right};
+use gridlane_plan::judge::{Ledger, Piece, Sender};
 
 /// A write to the page cache takes less than this; one that waits for a device, more.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);

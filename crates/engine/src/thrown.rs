@@ -11,9 +11,9 @@ use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result};
 use gridlane_plan as plan;
 
-use crate::ledger::{Piece, Sender};
 use crate::resume::adler32_of;
 use crate::run::Run;
+use gridlane_plan::judge::{Piece, Sender};
 
 /// The smallest parts that are compared: a request of a lane has several.
 const PART_BYTES_MIN: u64 = 1024 * 1024;

@@ -11,9 +11,9 @@ use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{SourceId, SourceState};
 
 use crate::events::Event;
-use crate::ledger::{Piece, Sender};
 use crate::pieces::Found;
 use crate::run::Run;
+use gridlane_plan::judge::{Piece, Sender};
 
 /// How often one source alone is asked for the same piece: bytes may be damaged on the way, once.
 const ALONE_MAX: u32 = 2;

@@ -73,13 +73,13 @@ mod bound;
 mod estimate;
 mod health;
 mod hedge;
+pub mod judge;
 mod lane;
 mod plan;
 mod report;
 mod settings;
 mod source;
 mod streams;
-mod votes;
 mod work;
 
 use std::time::Duration;
@@ -87,10 +87,10 @@ use std::time::Duration;
 use gridlane_core::ByteRange;
 
 pub use bound::{SourcePath, fluid_bound_s};
+pub use judge::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;
-pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
 
 /// Names a source of this plan; handed out by [`Plan::add_source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

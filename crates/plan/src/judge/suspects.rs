@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::ledger::{EARLIER, Sender};
+use super::ledger::{EARLIER, Sender};
 
 /// The hypotheses that have not been tried.
 #[derive(Debug)]
-pub(crate) struct Suspects {
+pub struct Suspects {
     untried: VecDeque<Vec<Sender>>,
     /// Pairs that sent different bytes for the same place.
     contradicting: BTreeSet<[Sender; 2]>,
@@ -22,7 +22,7 @@ pub(crate) struct Suspects {
 impl Suspects {
     /// For an object put together by `senders` (smallest contribution first), with `sources` left that
     /// can be asked again.
-    pub(crate) fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
+    pub fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
         let mut untried = VecDeque::new();
         let mut believe = |believed: Vec<Sender>| {
             // Somebody must be left to fetch from, and not everybody can be believed: that is the status quo.
@@ -44,12 +44,12 @@ impl Suspects {
     }
 
     /// Two have sent different bytes for the same place: one of them lies.
-    pub(crate) fn contradict(&mut self, one: Sender, other: Sender) {
+    pub fn contradict(&mut self, one: Sender, other: Sender) {
         self.contradicting.insert([one, other]);
     }
 
     /// The next set of senders to believe; `None` when every hypothesis has failed.
-    pub(crate) fn next(&mut self) -> Option<Vec<Sender>> {
+    pub fn next(&mut self) -> Option<Vec<Sender>> {
         let contradicting = &self.contradicting;
         let is_sound = |believed: &Vec<Sender>| {
             let believes_both = |pair: &[Sender; 2]| pair.iter().all(|sender| believed.contains(sender));
