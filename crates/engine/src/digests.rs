@@ -40,13 +40,7 @@ pub(crate) struct Word {
 
 /// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
 pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
-    let known = options.known.checksums.iter().map(Checksum::kind);
-    let mut kinds: Vec<ChecksumKind> = options.checksum.iter().map(|(kind, _)| *kind).collect();
-    kinds.extend(known.filter(|kind| options.checksum.as_ref().is_none_or(|(first, _)| first != kind)));
-    if kinds.is_empty() {
-        kinds.push(ChecksumKind::Adler32);
-    }
-    kinds
+    gridlane_plan::judge::kinds(options.checksum.as_ref(), &options.known)
 }
 
 /// Asks in the background; the answer comes as a notice. A server that is busy is asked again until `until`: others must

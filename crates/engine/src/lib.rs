@@ -35,11 +35,10 @@ mod credentials;
 mod descriptors;
 mod digests;
 pub mod events;
-mod fit;
+mod findings;
 pub mod http;
-mod judge;
+mod judging;
 mod keeping;
-mod known;
 mod lane;
 mod memory;
 mod meter;
@@ -51,19 +50,16 @@ mod paths;
 mod pieces;
 mod pool;
 mod replica;
+mod report;
 mod resume;
 pub mod root;
 mod run;
 mod served;
-mod sizes;
 pub mod small;
 mod source;
 mod target;
-mod thrown;
 mod trouble;
 mod upload;
-mod verdict;
-mod wrong_pieces;
 
 use std::fs::File;
 use std::future::Future;
@@ -78,12 +74,11 @@ pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_passwo
 pub use descriptors::{Descriptors, ExpectedCopies};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
-pub use known::{Known, PieceHashes};
 pub use lane::threads_are_few;
 pub use pace::RateLimit;
 pub use served::FoundMetalink;
-pub use verdict::Basis;
 
+pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 pub use gridlane_store::journal_key::JournalKeys;
 
 /// What to copy, to where, and how.

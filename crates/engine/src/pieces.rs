@@ -16,9 +16,8 @@ use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, Checksum, Error, Hasher, RangeSet, Result};
 use gridlane_store::journal::JournaledRange;
 
-use crate::known::PieceHashes;
-use crate::resume::{adler32_of, matching, read_range};
-use gridlane_plan::judge::{Piece, Sender};
+use crate::resume::{OfFile, matching, read_range};
+use gridlane_plan::judge::{Piece, PieceHashes, Sender, adler32_of};
 
 /// What comparing a piece brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +149,9 @@ impl Pieces {
                 continue;
             }
             let mut hasher = Hasher::new(self.hashes.kind());
-            let Some(adler32) = adler32_of(file, range, |bytes| hasher.update(bytes)) else { continue };
+            let Some(adler32) = adler32_of(&OfFile(file), range, |bytes| hasher.update(bytes)) else {
+                continue;
+            };
             if self.hashes.is_right(index, &hasher.finish()) {
                 let covers = |claim: &&JournaledRange| claim.range.contains(range);
                 let source = claims.iter().rev().find(covers).map_or(u32::MAX, |claim| claim.source);
@@ -161,7 +162,7 @@ impl Pieces {
         let touching: Vec<JournaledRange> = claims.iter().filter(touches).copied().collect();
         for claim in matching(file, &touching) {
             for part in self.hashes.cut(claim.range).filter(|part| incomplete.contains(*part)) {
-                if let Some(adler32) = adler32_of(file, part, |_| {}) {
+                if let Some(adler32) = adler32_of(&OfFile(file), part, |_| {}) {
                     found.parts.push(JournaledRange { range: part, adler32, ..claim });
                 }
             }
@@ -193,7 +194,7 @@ pub(crate) enum Right<'a> {
 impl Right<'_> {
     fn has(&self, part: &Piece) -> bool {
         let found = match self {
-            Right::InFile(file) => adler32_of(file, part.range, |_| {}),
+            Right::InFile(file) => adler32_of(&OfFile(file), part.range, |_| {}),
             Right::InMemory { bytes, offset } => {
                 let from = (part.range.start() - offset) as usize;
                 bytes.get(from..from + part.range.len() as usize).map(adler32)

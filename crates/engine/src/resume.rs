@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
@@ -19,7 +18,7 @@ use crate::digests::{self, Word};
 use crate::events::Event;
 use crate::pieces::Surveyed;
 use crate::run::Run;
-use gridlane_plan::judge::{EARLIER, Piece, Sender};
+use gridlane_plan::judge::{EARLIER, Event as Heard, Piece, Reader, Sender, adler32_of};
 
 impl Run<'_> {
     /// Uses or drops what was found beside the target.
@@ -50,12 +49,12 @@ impl Run<'_> {
             },
         };
         if let Some(partial) = self.target.partial()
-            && self.size_bytes.is_none()
-            && self.resumed_bytes == 0
+            && self.judge.size_bytes().is_none()
+            && self.judge.resumed_bytes() == 0
         {
             partial.restart()?;
         }
-        let (resumed_bytes, dropped) = (self.resumed_bytes, dropped.as_deref());
+        let (resumed_bytes, dropped) = (self.judge.resumed_bytes(), dropped.as_deref());
         self.observer.event(&Event::Plan { resumed_bytes, dropped });
         Ok(())
     }
@@ -211,15 +210,17 @@ impl Run<'_> {
         if let Some(partial) = self.target.partial() {
             partial.restart_journal()?;
         }
-        let mut ledger = self.target.ledger();
-        for JournaledRange { range, adler32, .. } in found.right {
-            for part in ledger.claim(range, EARLIER) {
-                ledger.commit(Piece { range: part, adler32, sender: EARLIER });
+        {
+            let mut ledger = self.target.ledger();
+            for JournaledRange { range, adler32, .. } in found.right {
+                for part in ledger.claim(range, EARLIER) {
+                    ledger.commit(Piece { range: part, adler32, sender: EARLIER });
+                }
+                let epoch = ledger.epoch(range.start());
+                ledger.verify(range, epoch);
             }
-            let epoch = ledger.epoch(range.start());
-            ledger.verify(range, epoch);
-            self.resumed_bytes += range.len();
         }
+        self.tell_judge(Heard::Continued { size_bytes: None });
         Ok(true)
     }
 
@@ -260,10 +261,9 @@ impl Run<'_> {
                 let epoch = ledger.epoch(range.start());
                 ledger.verify(*range, epoch);
             }
-            self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
-            self.earlier.ranges = ledger.pieces().map(|piece| piece.range).collect();
         }
-        self.ask_strong();
+        self.tell_judge(Heard::Continued { size_bytes: Some(journaled.size_bytes) });
+        self.obey_judge().await?;
         self.journal_base =
             journaled.sources.iter().map(|source| source.id.saturating_add(1)).max().unwrap_or(1);
         self.resume_with(journaled.size_bytes);
@@ -273,18 +273,19 @@ impl Run<'_> {
 
 /// The ranges whose bytes have the checksum that is claimed for them.
 pub(crate) fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
-    done.iter().copied().filter(|done| adler32_of(file, done.range, |_| {}) == Some(done.adler32)).collect()
+    done.iter()
+        .copied()
+        .filter(|done| adler32_of(&OfFile(file), done.range, |_| {}) == Some(done.adler32))
+        .collect()
 }
 
-/// The adler32 of a range of a file, all of which goes through `take` as well; `None` when it cannot be
-/// read.
-pub(crate) fn adler32_of(file: &File, range: ByteRange, mut take: impl FnMut(&[u8])) -> Option<u32> {
-    let mut sum = ADLER32_EMPTY;
-    let read = read_range(file, range, |bytes| {
-        sum = adler32_combine(sum, adler32(bytes), bytes.len() as u64);
-        take(bytes);
-    });
-    read.ok().map(|()| sum)
+/// Reads a file for the judge.
+pub(crate) struct OfFile<'a>(pub(crate) &'a File);
+
+impl Reader for OfFile<'_> {
+    fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8])) -> bool {
+        read_range(self.0, range, take).is_ok()
+    }
 }
 
 /// Reads all of a range of a file.

@@ -12,11 +12,10 @@ use gridlane_store::partial::PartialFile;
 use gridlane_sys::file::start_writeback;
 use tokio::sync::mpsc;
 
-use crate::known::PieceHashes;
 use crate::notice::Notice;
 use crate::ordered::Feed;
 use crate::pieces::{Found, Pieces, Right};
-use gridlane_plan::judge::{Ledger, Piece, Sender};
+use gridlane_plan::judge::{Ledger, Piece, PieceHashes, Sender};
 
 /// A write to the page cache takes less than this; one that waits for a device, more.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
@@ -107,7 +106,8 @@ impl Target {
     }
 
     /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
-    pub(crate) fn is_checked(&self) -> bool {
+    #[cfg(test)]
+    fn is_checked(&self) -> bool {
         match &self.pieces {
             Some(_) => self.ledger().unverified(self.size_bytes().unwrap_or(0)).is_empty(),
             None => true,

@@ -87,7 +87,7 @@ use std::time::Duration;
 use gridlane_core::ByteRange;
 
 pub use bound::{SourcePath, fluid_bound_s};
-pub use judge::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
+pub use judge::{first_answer_max, reading_max};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;

@@ -16,12 +16,12 @@ use tokio::sync::watch;
 
 use super::{Command, Lane};
 use crate::http::Purpose;
-use crate::known::PieceHashes;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
 use crate::target::{Sink, Target};
 use crate::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_plan::judge::PieceHashes;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

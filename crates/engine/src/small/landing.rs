@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
 use crate::events::{Report, SourceReport};
-use crate::verdict::Basis;
+use gridlane_plan::judge::Basis;
 
 /// A sync, or a write, that takes longer waited for a device.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(2);

@@ -13,7 +13,7 @@ use super::ledger::{EARLIER, Sender};
 
 /// The hypotheses that have not been tried.
 #[derive(Debug)]
-pub struct Suspects {
+pub(super) struct Suspects {
     untried: VecDeque<Vec<Sender>>,
     /// Pairs that sent different bytes for the same place.
     contradicting: BTreeSet<[Sender; 2]>,
@@ -22,7 +22,7 @@ pub struct Suspects {
 impl Suspects {
     /// For an object put together by `senders` (smallest contribution first), with `sources` left that
     /// can be asked again.
-    pub fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
+    pub(super) fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
         let mut untried = VecDeque::new();
         let mut believe = |believed: Vec<Sender>| {
             // Somebody must be left to fetch from, and not everybody can be believed: that is the status quo.
@@ -44,12 +44,12 @@ impl Suspects {
     }
 
     /// Two have sent different bytes for the same place: one of them lies.
-    pub fn contradict(&mut self, one: Sender, other: Sender) {
+    pub(super) fn contradict(&mut self, one: Sender, other: Sender) {
         self.contradicting.insert([one, other]);
     }
 
     /// The next set of senders to believe; `None` when every hypothesis has failed.
-    pub fn next(&mut self) -> Option<Vec<Sender>> {
+    pub(super) fn next(&mut self) -> Option<Vec<Sender>> {
         let contradicting = &self.contradicting;
         let is_sound = |believed: &Vec<Sender>| {
             let believes_both = |pair: &[Sender; 2]| pair.iter().all(|sender| believed.contains(sender));
