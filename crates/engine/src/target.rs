@@ -107,7 +107,7 @@ impl Target {
 
     /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
     #[cfg(test)]
-    fn is_checked(&self) -> bool {
+    pub(crate) fn is_checked(&self) -> bool {
         match &self.pieces {
             Some(_) => self.ledger().unverified(self.size_bytes().unwrap_or(0)).is_empty(),
             None => true,
