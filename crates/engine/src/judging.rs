@@ -51,9 +51,8 @@ impl Run<'_> {
 
     /// The plan is stuck: whether the judge knows other sources to try.
     pub(crate) fn try_others(&mut self, why: plan::Stuck) -> bool {
-        let is_refused = why == plan::Stuck::Refused;
         let mut ledger = self.target.ledger();
-        self.judge.try_others(is_refused, &mut Scene { plan: &self.plan, ledger: &mut ledger })
+        self.judge.try_others(why, &mut Scene { plan: &self.plan, ledger: &mut ledger })
     }
 
     async fn obey(&mut self, action: Action) -> Result<()> {

@@ -429,3 +429,14 @@ proptest! {
         check(&fleet, &members)?;
     }
 }
+
+#[test]
+fn debug() {
+    let fleet = Fleet { size_bytes: 3289847, told: Told::Pieces, in_order: false, reading_s: 0.0, spoils: false, earlier: None };
+    let member = Member { has: Has::Right, says: Says::Nothing, answers: When::After(0.0), network: Network::Fine, rate_mb: 7.567069870388351, round_trip_ms: 56.49834972067376, writes_s: 0.0 };
+    let a = Member { has: Has::Collides, rate_mb: 7.993483916880151, round_trip_ms: 0.5, ..member };
+    let b = Member { has: Has::Version(2), rate_mb: 0.3, round_trip_ms: 75.07987128195634, ..member };
+    let c = Member { has: Has::WrongAt(0.0), rate_mb: 2.945688849978327, round_trip_ms: 37.4099615159948, ..member };
+    let d = Member { network: Network::Silent(0.0), rate_mb: 0.3, round_trip_ms: 0.5, ..member };
+    check(&fleet, &[member, a, b, c, d]).unwrap();
+}

@@ -62,6 +62,8 @@ pub(super) enum About {
 pub(super) enum Then {
     /// The copy begins anew, with this size perhaps.
     StartOver(u64),
+    /// The bytes are wrong, and others are believed.
+    BelieveOthers,
     /// The target becomes visible.
     Finish,
 }
@@ -365,7 +367,7 @@ impl Judge {
         let was_read = self.verified_with.iter().any(|kind| *kind != ChecksumKind::Adler32);
         let is_long = is_long(took, self.size_bytes.unwrap_or(0));
         if !is_doubtful && (was_read || self.resumed_bytes == 0 && !is_long) {
-            self.close();
+            self.close_for(Then::Finish);
             return;
         }
         let pieces: Vec<Piece> = scene.ledger.pieces().copied().collect();
@@ -374,7 +376,7 @@ impl Judge {
 
     fn damaged(&mut self, damaged: &[ByteRange], scene: &mut Scene<'_>) {
         if damaged.is_empty() {
-            self.close();
+            self.close_for(Then::Finish);
             return;
         }
         self.damages += 1;
@@ -427,8 +429,9 @@ impl Judge {
 
     // --- Closing ---------------------------------------------------------------------------------
 
-    fn close(&mut self) {
-        self.phase = Phase::Closing(Then::Finish);
+    pub(super) fn close_for(&mut self, then: Then) {
+        self.hears_no_more();
+        self.phase = Phase::Closing(then);
         self.act(Action::CloseLanes);
     }
 
@@ -436,6 +439,7 @@ impl Judge {
     pub(super) fn lanes_closed(&mut self, scene: &mut Scene<'_>) {
         match self.phase {
             Phase::Closing(Then::StartOver(right)) => self.started_over(right, scene),
+            Phase::Closing(Then::BelieveOthers) => self.believe_others(scene),
             Phase::Closing(Then::Finish) => self.closed(scene),
             _ => {}
         }

@@ -2,29 +2,46 @@
 
 use gridlane_core::Checksum;
 
-use super::comparing::About;
+use super::comparing::{About, Then};
 use super::event::Action;
 use super::finding::{Failure, Hopeless};
 use super::ledger::{EARLIER, Piece, Sender};
 use super::suspects::Suspects;
 use super::thrown::{ReadBack, Thrown, part_bytes};
 use super::{Judge, Scene};
+use crate::Stuck;
 
 impl Judge {
     /// The plan is stuck. `true`: there is something else to try, or something is waited for; the plan may be asked again.
-    pub fn try_others(&mut self, is_refused: bool, scene: &mut Scene<'_>) -> bool {
+    pub fn try_others(&mut self, why: Stuck, scene: &mut Scene<'_>) -> bool {
         if self.is_waiting() {
             return true;
         }
+        let is_refused = why == Stuck::Refused;
         // The sources that may send a piece again cannot: others may.
         if is_refused && self.refetch_wrong_pieces(scene) {
             return true;
         }
-        // Those that are believed at the moment cannot deliver: others are believed.
-        let mismatch = self.mismatch.clone().filter(|_| is_refused && self.suspects.is_some());
-        let Some((found, expected)) = mismatch else { return false };
-        self.mismatched(&found, &expected, scene);
+        // Those that are believed at the moment cannot deliver, or do not: others are believed.
+        let Some((found, expected)) = self.mismatch.clone().filter(|_| self.suspects.is_some()) else {
+            return false;
+        };
+        match why {
+            Stuck::Refused => self.mismatched(&found, &expected, scene),
+            Stuck::AllDead => return false,
+            // The patience that they have used up is not that of the next ones.
+            _ => self.close_for(Then::BelieveOthers),
+        }
         true
+    }
+
+    /// No lane is open, and others than so far are to be believed.
+    pub(super) fn believe_others(&mut self, scene: &mut Scene<'_>) {
+        self.act(Action::NewPlan);
+        self.moves_again();
+        if let Some((found, expected)) = self.mismatch.clone() {
+            self.mismatched(&found, &expected, scene);
+        }
     }
 
     /// Sources that can be asked again.
@@ -67,7 +84,10 @@ impl Judge {
     /// Believes others than so far, and has the bytes of all the rest fetched again.
     pub(super) fn next_hypothesis(&mut self, scene: &mut Scene<'_>) {
         loop {
-            let Some(mut believed) = self.suspects.as_mut().and_then(Suspects::next) else {
+            let here: Vec<Sender> =
+                self.usable().into_iter().filter(|number| self.is_here(*number, scene)).collect();
+            let next = self.suspects.as_mut().and_then(|suspects| suspects.next(|one| here.contains(&one)));
+            let Some(mut believed) = next else {
                 let is_alone = self.members.len() == 1;
                 self.is_hopeless(if is_alone { Hopeless::OneSource } else { Hopeless::NobodyHasThem });
                 return;
@@ -114,7 +134,7 @@ impl Judge {
         for part in kept {
             if scene.ledger.regain(*part) {
                 self.act(Action::Plan(crate::Event::AlreadyDone { range: part.range }));
-                self.wrong_bytes -= self.bytes_of_this_run(&[*part]);
+                self.wrong_bytes = self.wrong_bytes.saturating_sub(self.bytes_of_this_run(&[*part]));
             }
         }
     }

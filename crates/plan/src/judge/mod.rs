@@ -355,7 +355,7 @@ impl Judge {
 
     /// The ledger knows best: a lane may have thrown away its copy of bytes that another source had brought,
     /// and told the plan that they are there, while that source's bytes were being forgotten.
-    fn refetch_missing(&mut self, scene: &mut Scene<'_>) -> bool {
+    pub(super) fn refetch_missing(&mut self, scene: &mut Scene<'_>) -> bool {
         let missing = scene.ledger.missing(self.size_bytes.unwrap_or(0));
         let believed = self.believed();
         self.refetch(&missing, &believed);

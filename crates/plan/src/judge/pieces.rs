@@ -16,6 +16,10 @@ use crate::{SourceId, SourceState};
 impl Judge {
     /// A piece is right that was wrong.
     pub(super) fn piece_is_mended(&mut self, index: u64, liars: &[Sender], scene: &mut Scene<'_>) {
+        if let Some(range) = self.terms.known.pieces.as_ref().map(|pieces| pieces.range(index)) {
+            // Some of it may have come from a source that was not asked for it any more: the plan does not count that.
+            self.act(Action::Plan(crate::Event::AlreadyDone { range }));
+        }
         self.wrong_pieces.0.remove(&index);
         liars.iter().for_each(|liar| self.blame(*liar, scene));
     }
@@ -64,16 +68,24 @@ impl Judge {
         if self.wrong_pieces.0.is_empty() {
             return false;
         }
-        let candidates = self.candidates(scene);
+        let all = self.candidates(scene);
+        let here: Vec<Candidate> = all.iter().copied().filter(|one| self.is_here(one.number, scene)).collect();
         let mut wrong = std::mem::take(&mut self.wrong_pieces);
         let mut is_news = false;
         for (index, attempts) in &mut wrong.0 {
             let range = self.terms.known.pieces.as_ref().map(|pieces| pieces.range(*index));
             let missing = range.map(|range| scene.ledger.missing_in(range)).unwrap_or_default();
-            let can = |number: &Sender| candidates.iter().any(|candidate| candidate.number == *number);
-            if !attempts.allowed.iter().any(can) {
-                attempts.choose(&candidates);
-                is_news |= !attempts.allowed.is_empty();
+            let before = attempts.allowed.clone();
+            let can = |of: &[Candidate]| before.iter().any(|one| of.iter().any(|other| other.number == *one));
+            if !can(&here) {
+                attempts.choose(&here);
+                // One that has fallen silent is waited for where no other is left.
+                match attempts.allowed.is_empty() {
+                    true if can(&all) => attempts.allowed.clone_from(&before),
+                    true => attempts.choose(&all),
+                    false => {}
+                }
+                is_news |= !attempts.allowed.is_empty() && attempts.allowed != before;
             }
             if !attempts.allowed.is_empty() {
                 self.refetch(&missing, &attempts.allowed);
@@ -81,6 +93,12 @@ impl Judge {
         }
         self.wrong_pieces = wrong;
         is_news
+    }
+
+    /// Whether the plan expects bytes of a source now, or could at once.
+    pub(super) fn is_here(&self, number: Sender, scene: &Scene<'_>) -> bool {
+        let state = scene.plan.source_state(SourceId(number));
+        matches!(state, Some(SourceState::Active | SourceState::Spare))
     }
 
     fn candidates(&self, scene: &Scene<'_>) -> Vec<Candidate> {

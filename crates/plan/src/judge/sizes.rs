@@ -78,9 +78,7 @@ impl Judge {
 
     /// Starts over with another size, with those that say it.
     fn start_over(&mut self, right: u64) {
-        self.hears_no_more();
-        self.phase = Phase::Closing(Then::StartOver(right));
-        self.act(Action::CloseLanes);
+        self.close_for(Then::StartOver(right));
     }
 
     /// No lane is open: what they had still to tell may have changed the size that counts.

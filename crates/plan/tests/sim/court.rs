@@ -140,6 +140,10 @@ impl Court {
     }
 
     fn ask(&mut self, now_s: f64, source: usize, is_strong: bool) {
+        if self.judge.is_described() {
+            self.judge.votes_mut().silent(source);
+            return;
+        }
         match self.case.holdings[source].answers {
             When::After(s) => self.later(now_s + s, Coming::Word { source, is_strong }),
             When::AfterWhole(_) => self.awaits_whole.push((source, is_strong)),
@@ -240,6 +244,7 @@ impl Sim<'_> {
 
     fn hear(&mut self, event: Event) {
         let now = self.now();
+        if std::env::var("SIM_TRACE").is_ok() && !matches!(event, Event::Tick) { eprintln!("{:.3} event {event:?}", self.now_s); }
         let Some(court) = &mut self.court else { return };
         court.judge.handle(now, event, &mut Scene { plan: &self.plan, ledger: &mut court.ledger });
         while let Some(action) = self.court().judge.next_action() {
@@ -251,30 +256,39 @@ impl Sim<'_> {
     fn attend(&mut self) {
         self.arrive();
         for turn in 0.. {
+            if self.court().judged.is_some() {
+                return;
+            }
             assert!(turn < 1_000, "the judge never ends at {} s", self.now_s);
             self.court().turns += 1;
             self.obey();
             let now = self.now();
-            let court = self.court.as_mut().expect("it is held");
-            let scene = &mut Scene { plan: &self.plan, ledger: &mut court.ledger };
-            if let Some(action) = court.judge.poll(now, scene) {
+            let mut is_news = false;
+            while let Some(action) = self.next_of_judge(now) {
+                is_news = true;
                 self.comply(action);
-            } else if let Outcome::Stuck(why) = self.plan.outcome(now) {
-                let court = self.court.as_mut().expect("it is held");
-                let scene = &mut Scene { plan: &self.plan, ledger: &mut court.ledger };
-                if !court.judge.try_others(why == Stuck::Refused, scene) {
-                    court.end(self.now_s, Err(Ended::Stuck(why)));
-                }
-                if !self.court().judge.wants() {
+                if self.court().judged.is_some() {
                     return;
                 }
-            } else {
-                return;
             }
-            if self.court().judged.is_some() {
+            if is_news {
+                continue;
+            }
+            let Outcome::Stuck(why) = self.plan.outcome(now) else { return };
+            let court = self.court.as_mut().expect("it is held");
+            let scene = &mut Scene { plan: &self.plan, ledger: &mut court.ledger };
+            if !court.judge.try_others(why, scene) {
+                court.end(self.now_s, Err(Ended::Stuck(why)));
+            }
+            if !self.court().judge.wants() {
                 return;
             }
         }
+    }
+
+    fn next_of_judge(&mut self, now: Time) -> Option<Action> {
+        let court = self.court.as_mut().expect("it is held");
+        court.judge.poll(now, &mut Scene { plan: &self.plan, ledger: &mut court.ledger })
     }
 
     fn arrive(&mut self) {
@@ -421,6 +435,7 @@ impl Sim<'_> {
 
     fn comply(&mut self, action: Action) {
         let now_s = self.now_s;
+        if std::env::var("SIM_TRACE").is_ok() { eprintln!("{now_s:.3} judge {action:?}"); }
         match action {
             Action::Plan(event) => {
                 if let gridlane_plan::Event::Invalidate { not_from, .. } = &event {
