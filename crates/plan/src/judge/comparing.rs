@@ -50,7 +50,7 @@ pub(super) enum About {
     /// The bytes are wrong: who contradicts whom?
     Contradictions,
     /// The next hypothesis is being tried: what need not be fetched again?
-    Spared { believed: Vec<usize> },
+    Spared { believed: Vec<usize>, thrown_bytes: u64 },
     /// The bytes are right, as this says: who had sent others?
     Liars { thrown: Vec<Thrown>, basis: Basis, found: Found },
     /// Has the file what came?
@@ -410,9 +410,8 @@ impl Judge {
                 self.contradictions(if is_same { &pairs } else { &[] });
                 self.next_hypothesis(scene);
             }
-            (About::Spared { believed }, Answer::Cut { cut, kept }) => {
-                self.spared(cut, &kept, scene);
-                self.tries(believed, scene);
+            (About::Spared { believed, thrown_bytes }, Answer::Cut { cut, kept }) => {
+                self.spared(&believed, thrown_bytes, cut, &kept, scene);
             }
             (About::Liars { thrown, .. }, _) if !is_same => {
                 self.thrown.extend(thrown);

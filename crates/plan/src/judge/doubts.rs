@@ -117,37 +117,45 @@ impl Judge {
                 let claims = self.thrown.iter().filter(|part| part.is_cut()).filter(is_believed);
                 let claims: Vec<Thrown> = claims.cloned().collect();
                 let part_bytes = part_bytes(self.size_bytes.unwrap_or(0));
+                let thrown_bytes = fresh.iter().map(|piece| piece.range.len()).sum();
                 let what = ReadBack::Cut { fresh, claims, part_bytes };
-                self.ask(what, About::Spared { believed });
+                self.ask(what, About::Spared { believed, thrown_bytes });
                 return;
             }
-            if self.is_tried(&believed, scene) {
+            if self.is_tried(&believed, false, scene) {
                 return;
             }
         }
     }
 
     /// What was thrown away is known by its parts; those that the file has as a source sent them that is believed again need not
-    /// be sent again.
-    pub(super) fn spared(&mut self, cut: Vec<Thrown>, kept: &[Piece], scene: &mut Scene<'_>) {
+    /// be sent again. `thrown_bytes`: how much was thrown away.
+    pub(super) fn spared(
+        &mut self,
+        believed: &[usize],
+        thrown_bytes: u64,
+        cut: Vec<Thrown>,
+        kept: &[Piece],
+        scene: &mut Scene<'_>,
+    ) {
         self.thrown.extend(cut);
+        let mut kept_bytes = 0;
         for part in kept {
             if scene.ledger.regain(*part) {
                 self.act(Action::Plan(crate::Event::AlreadyDone { range: part.range }));
                 self.wrong_bytes = self.wrong_bytes.saturating_sub(self.bytes_of_this_run(&[*part]));
+                kept_bytes += part.range.len();
             }
         }
-    }
-
-    pub(super) fn tries(&mut self, believed: Vec<usize>, scene: &mut Scene<'_>) {
-        if !self.is_tried(&believed, scene) {
+        // Some may have been sent again in the meantime.
+        if !self.is_tried(believed, kept_bytes < thrown_bytes, scene) {
             self.next_hypothesis(scene);
         }
     }
 
-    /// Whether bytes are missing that those who are believed have to send, so that the hypothesis tells something.
-    fn is_tried(&mut self, believed: &[usize], scene: &mut Scene<'_>) -> bool {
-        if scene.ledger.missing(self.size_bytes.unwrap_or(0)).is_empty() {
+    /// Whether those that are believed have to send bytes, or have sent some meanwhile, so that the hypothesis tells something.
+    fn is_tried(&mut self, believed: &[usize], is_changed: bool, scene: &mut Scene<'_>) -> bool {
+        if !is_changed && scene.ledger.missing(self.size_bytes.unwrap_or(0)).is_empty() {
             return false;
         }
         if let Some((found, expected)) = self.mismatch.clone() {

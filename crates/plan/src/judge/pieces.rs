@@ -69,7 +69,8 @@ impl Judge {
             return false;
         }
         let all = self.candidates(scene);
-        let here: Vec<Candidate> = all.iter().copied().filter(|one| self.is_here(one.number, scene)).collect();
+        let here: Vec<Candidate> =
+            all.iter().copied().filter(|one| self.is_here(one.number, scene)).collect();
         let mut wrong = std::mem::take(&mut self.wrong_pieces);
         let mut is_news = false;
         for (index, attempts) in &mut wrong.0 {

@@ -81,7 +81,11 @@ mod tests {
         let mut suspects = Suspects::new(&[2, 0, 1], &[0, 1, 2]);
         assert_eq!(suspects.next(|_| true), Some(vec![0, 1]));
         suspects.contradict(2, 1);
-        assert_eq!(suspects.next(|_| true), Some(vec![0, 2]), "source 0 is not the only liar: the others differ");
+        assert_eq!(
+            suspects.next(|_| true),
+            Some(vec![0, 2]),
+            "source 0 is not the only liar: the others differ"
+        );
         assert_eq!(suspects.next(|_| true), Some(vec![0]), "alone, everybody is still tried");
         assert_eq!(suspects.next(|_| true), Some(vec![1]));
     }
