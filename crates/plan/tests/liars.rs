@@ -335,8 +335,8 @@ fn run(fleet: &Fleet, members: &[Member]) -> Judged {
     world.judge(&case, &servers)
 }
 
-/// Attempts that may be needed, each of which moves all bytes at most once: every set that [`Suspects`] may try, once for each
-/// size that is stated.
+/// Attempts that may be needed, each of which moves all bytes at most once: every set of sources that may be believed in turn, once
+/// for each size that is stated.
 fn attempts_max(members: &[Member]) -> u64 {
     let sizes =
         1 + members.iter().filter(|member| matches!(member.has, Has::Shorter | Has::Longer)).count() as u64;
@@ -359,7 +359,7 @@ fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
         || checksum(ChecksumKind::Adler32, &judged.bytes) == checksum(ChecksumKind::Adler32, &truth);
     let is_past_finding = fleet.told == Told::Nothing && 2 * strong <= members.len();
     let is_right = judged.bytes == truth || is_past_finding && collides();
-    let has_majority = has_honest_majority(members);
+    let has_majority = has_honest_majority(members) && !is_past_finding;
     let is_told = fleet.told != Told::Nothing;
     let shown = || {
         let Judged {
@@ -439,33 +439,101 @@ proptest! {
     }
 }
 
-#[test]
-fn debug() {
-    let fleet = Fleet {
-        size_bytes: 94209,
-        told: Told::Nothing,
-        in_order: false,
-        reading_s: 0.21453174418698742,
-        spoils: false,
-        earlier: None,
-    };
-    let member = Member {
+// --- What was found -----------------------------------------------------------------------------
+
+fn honest() -> Member {
+    Member {
         has: Has::Right,
         says: Says::Truth { is_strong: false },
-        answers: When::After(0.5),
+        answers: When::After(0.0),
         network: Network::Fine,
         rate_mb: 0.3,
-        round_trip_ms: 74.68301543175065,
+        round_trip_ms: 0.5,
         writes_s: 0.0,
-    };
-    let a = Member {
+    }
+}
+
+fn plain(size_bytes: u64) -> Fleet {
+    Fleet { size_bytes, told: Told::Nothing, in_order: false, reading_s: 0.0, spoils: false, earlier: None }
+}
+
+/// The sources had been silent for as long as patience lasts, because there was nothing to ask them for.
+#[test]
+fn bytes_that_are_found_wrong_after_a_long_wait_for_words_are_fetched_again() -> Result<(), TestCaseError> {
+    let mute = Member { says: Says::Nothing, answers: When::Never, ..honest() };
+    check(&Fleet { spoils: true, ..plain(1) }, &[mute, honest(), honest()])
+}
+
+/// The only source that had sent nothing of a wrong piece was preferred, although nobody had ever reached it.
+#[test]
+fn a_wrong_piece_is_not_waited_for_from_a_source_that_sends_nothing() -> Result<(), TestCaseError> {
+    let liar = Member { has: Has::Version(2), ..honest() };
+    let silent = Member { network: Network::Silent(0.0), ..honest() };
+    check(&Fleet { told: Told::Pieces, ..plain(2_500_000) }, &[honest(), liar, silent])
+}
+
+/// A source that was not asked any more brought a part of a piece, which the plan did not count.
+#[test]
+fn a_piece_that_is_right_is_not_asked_for_again() -> Result<(), TestCaseError> {
+    let members = [
+        Member { rate_mb: 7.567069870388351, round_trip_ms: 56.49834972067376, ..honest() },
+        Member { has: Has::Collides, rate_mb: 7.993483916880151, ..honest() },
+        Member { has: Has::Version(2), round_trip_ms: 75.07987128195634, ..honest() },
+        Member {
+            has: Has::WrongAt(0.0),
+            rate_mb: 2.945688849978327,
+            round_trip_ms: 37.4099615159948,
+            ..honest()
+        },
+        Member { network: Network::Silent(0.0), ..honest() },
+    ];
+    check(&Fleet { told: Told::Pieces, ..plain(3_289_847) }, &members)
+}
+
+/// The bytes that a hypothesis had thrown away were there again before the file had been read back.
+#[test]
+fn a_hypothesis_that_is_tried_at_once_counts() -> Result<(), TestCaseError> {
+    let liar = Member {
         has: Has::Version(2),
         says: Says::Nothing,
         answers: When::After(0.2386385999288773),
         network: Network::Down(0.4988148346912384, 0.5988148346912384),
-        rate_mb: 0.3,
         round_trip_ms: 119.00827775129689,
-        ..member
+        ..honest()
     };
-    check(&fleet, &[a, member]).unwrap();
+    let late = Member { answers: When::After(0.5), round_trip_ms: 74.68301543175065, ..honest() };
+    check(&Fleet { reading_s: 0.21453174418698742, ..plain(94_209) }, &[liar, late])
+}
+
+/// What was the end of the copy, with an error that asked for another try.
+#[test]
+fn others_send_what_came_from_a_source_that_is_found_wrong_at_its_last_word() {
+    let found = Member { has: Has::FoundAtLast(2), says: Says::Nothing, ..honest() };
+    let other = Member { says: Says::Nothing, ..honest() };
+    let fleet = plain(200_000);
+    let judged = run(&fleet, &[found, other]);
+    assert!(judged.result.is_ok() && judged.verified.is_none(), "{judged:?}");
+    assert!(judged.bytes == noise(1, fleet.size_bytes), "bytes of the liar are kept");
+    assert_eq!(judged.distrusted, [0]);
+}
+
+/// The first hypothesis believes a source that sends nothing, for as long as patience lasts.
+#[test]
+fn a_source_that_is_believed_and_silent_does_not_end_the_search() -> Result<(), TestCaseError> {
+    let liar = Member { has: Has::Version(2), rate_mb: 10.0, says: Says::Nothing, ..honest() };
+    let silent =
+        Member { network: Network::Silent(0.3), answers: When::After(0.1), rate_mb: 1.0, ..honest() };
+    check(&plain(300_000), &[liar, silent, honest(), silent])
+}
+
+/// A metalink says nothing of the whole, and no piece that is asked for is right anywhere.
+#[test]
+fn a_file_that_is_wrong_everywhere_ends_the_copy() {
+    let liar = Member { has: Has::Version(2), ..honest() };
+    let judged = run(&Fleet { told: Told::Pieces, ..plain(100_000) }, &[liar, liar]);
+    assert!(judged.result.is_err(), "{judged:?}");
+    let judged = run(&Fleet { told: Told::ByUser, ..plain(100_000) }, &[liar, liar]);
+    let is_hopeless =
+        matches!(judged.result, Err(Ended::Failed(Failure::Wrong { hopeless: Hopeless::NobodyHasThem, .. })));
+    assert!(is_hopeless, "{judged:?}");
 }

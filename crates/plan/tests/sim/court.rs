@@ -244,9 +244,6 @@ impl Sim<'_> {
 
     fn hear(&mut self, event: Event) {
         let now = self.now();
-        if std::env::var("SIM_TRACE").is_ok() && !matches!(event, Event::Tick) {
-            eprintln!("{:.3} event {event:?}", self.now_s);
-        }
         let Some(court) = &mut self.court else { return };
         court.judge.handle(now, event, &mut Scene { plan: &self.plan, ledger: &mut court.ledger });
         while let Some(action) = self.court().judge.next_action() {
@@ -437,9 +434,6 @@ impl Sim<'_> {
 
     fn comply(&mut self, action: Action) {
         let now_s = self.now_s;
-        if std::env::var("SIM_TRACE").is_ok() {
-            eprintln!("{now_s:.3} judge {action:?}");
-        }
         match action {
             Action::Plan(event) => {
                 if let gridlane_plan::Event::Invalidate { not_from, .. } = &event {

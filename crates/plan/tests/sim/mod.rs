@@ -225,9 +225,6 @@ impl<'a> Sim<'a> {
             assert!(turn < 10_000, "poll never ends at {} s", self.now_s);
             let now = self.now();
             let Some(action) = self.plan.poll(now) else { break };
-            if std::env::var("SIM_TRACE").is_ok() {
-                eprintln!("{:.3} plan {action:?}", self.now_s);
-            }
             match action {
                 Action::OpenLane { lane, source } => self.open(lane, source.0 as usize),
                 Action::Request { lane, range, .. } => self.request(lane, range),
