@@ -5,15 +5,14 @@
 //!                │            ▲ ledger (who sent what, with which checksum)
 //!            notices          │
 //!                ▼            │
-//!               run ◀──▶ plan (pure)          run ──▶ journal, observer
+//!               run ◀──▶ plan, judge (pure)   run ──▶ journal, observer
 //! ```
 //!
 //! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
 //! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
-//! When every byte is there, the run compares checksums (`judge`) and, if somebody lied, finds
-//! out who and fetches those bytes elsewhere. Where the checksums of pieces are known, lanes compare each
-//! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
-//! (`wrong_pieces`).
+//! Which bytes are right, which source lied and what is fetched again is decided by
+//! [`judge`](gridlane_plan::judge), which is as pure as the plan: the run tells it what happens and does what it says
+//! (`judging`). Where the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
 //!
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol (`root`), and from a file of this machine. One copy
 //! may have all of them.
@@ -25,7 +24,7 @@
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!
-//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
+//! Read first: [`CopySpec`] and [`copy`], then `run`, `notices`, `judging`, `lane`; of the protocols, [`http`] and [`root`].
 
 mod again;
 mod asking;
@@ -40,10 +39,12 @@ pub mod http;
 mod judging;
 mod keeping;
 mod lane;
+mod learning;
 mod memory;
 mod meter;
 mod mute;
 mod notice;
+mod notices;
 mod ordered;
 mod pace;
 mod paths;
