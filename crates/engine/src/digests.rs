@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::limits::{DIGEST_PAUSES, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_sys::AlignedBuf;
@@ -21,10 +21,6 @@ use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
 use crate::{Client, Options, http};
-
-/// Between attempts to get a checksum: a server that is busy now may not be in a second.
-const PAUSES: [Duration; 3] =
-    [Duration::from_millis(200), Duration::from_millis(600), Duration::from_secs(2)];
 
 /// What a source says of its object.
 pub(crate) struct Word {
@@ -133,7 +129,7 @@ async fn patiently(
     kind: ChecksumKind,
     until: Option<Instant>,
 ) -> Result<Word> {
-    let mut pauses = PAUSES.into_iter();
+    let mut pauses = DIGEST_PAUSES.into_iter();
     loop {
         let said = word(client, source, Some(kind)).await;
         let is_doubtful = match &said {
@@ -144,7 +140,7 @@ async fn patiently(
             }
         };
         let is_busy = matches!(&said, Err(error) if error.kind() == ErrorKind::Busy);
-        let last = PAUSES[PAUSES.len() - 1];
+        let last = DIGEST_PAUSES[DIGEST_PAUSES.len() - 1];
         let later = until.filter(|until| is_busy && Instant::now() + last < *until).map(|_| last);
         match pauses.next().or(later).filter(|_| is_doubtful) {
             Some(pause) => tokio::time::sleep(pause).await,

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
+use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES};
+use gridlane_core::{Backoff, ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
@@ -65,15 +65,14 @@ impl Run<'_> {
     ) -> Result<std::result::Result<(), String>> {
         // Until somebody has answered, a failure or a stop leaves everything as it is.
         self.earlier_kept = true;
-        let mut pause = RECONNECT_PAUSE;
+        let mut backoff = Backoff::new();
         let hope = FIRST_CONTACT_MAX.min(self.options.patience);
         let verdict = loop {
             match self.same_object(journaled).await {
                 // The server may be about to be started again.
                 // By the clock on the wall: the copy's own does not count what it does not look at.
                 Err(error) if error.is_unreached() && self.pace.elapsed() < hope => {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                    tokio::time::sleep(backoff.pause()).await;
                 }
                 verdict => break verdict?,
             }

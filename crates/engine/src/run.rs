@@ -119,6 +119,10 @@ impl<'a> Run<'a> {
             let message = format!("a copy has 1 to {SOURCES_MAX} sources, not {}", spec.sources.len());
             return Err(Error::new(ErrorKind::Usage, message));
         }
+        // Without a bound, as a lane that waited for room here would hold up its bytes, and the run may be ending that lane: but
+        // never long. A lane tells of at most one thing for each MiB or 2 ms of bytes that it was asked for, and has
+        // 16 requests at most, which the run gives it; all else is told once for each lane, question and piece. The run
+        // reads on but for the time in which it reads the file back, when nothing but the rest of duplicates is under way.
         let (notify, notices) = mpsc::unbounded_channel();
         let mut options = spec.options;
         settle_known(&mut options);
@@ -365,6 +369,8 @@ impl<'a> Run<'a> {
         match action {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
+                // Without a bound, and never long: the plan has at most 16 requests under way on a lane, a lane is asked for
+                // a checksum once for each connection, and told to close once.
                 let (commands, orders) = mpsc::unbounded_channel();
                 let asks = self.asks_of_lane(source);
                 let listens = self.judge.first_kind();

@@ -99,7 +99,7 @@ impl Judge {
     /// Whether the plan expects bytes of a source now, or could at once.
     pub(super) fn is_here(&self, number: Sender, scene: &Scene<'_>) -> bool {
         let state = scene.plan.source_state(SourceId(number));
-        matches!(state, Some(SourceState::Active | SourceState::Spare))
+        matches!(state, Some(SourceState::Active | SourceState::Connecting | SourceState::Spare))
     }
 
     fn candidates(&self, scene: &Scene<'_>) -> Vec<Candidate> {
