@@ -355,10 +355,9 @@ fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
         member.votes_for_truth() && (member.says == strong || member.says == Says::Own { is_strong: true })
     };
     let strong = members.iter().filter(is_strong).count();
-    let collides =
-        || checksum(ChecksumKind::Adler32, &judged.bytes) == checksum(ChecksumKind::Adler32, &truth);
-    let is_past_finding = fleet.told == Told::Nothing && 2 * strong <= members.len();
-    let is_right = judged.bytes == truth || is_past_finding && collides();
+    let is_past_finding =
+        members.iter().any(|member| member.has == Has::Collides) && 2 * strong <= members.len();
+    let is_right = judged.bytes == truth;
     let has_majority = has_honest_majority(members) && !is_past_finding;
     let is_told = fleet.told != Told::Nothing;
     let shown = || {
