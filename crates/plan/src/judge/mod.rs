@@ -177,7 +177,9 @@ impl Judge {
             Event::PieceMended { index, liars } => self.piece_is_mended(index, &liars, scene),
             Event::Continued { size_bytes } => self.continues(size_bytes, scene),
             // A lane may have told of bytes after they had turned out to be wrong.
-            Event::Tick => drop(self.refetch_wrong_pieces(scene)),
+            Event::Tick => {
+                self.refetch_wrong_pieces(scene);
+            }
             Event::PiecesCompared => self.pieces_were_compared(),
             Event::Hashed { ticket, checksums } => self.hashed(ticket, checksums),
             Event::WasRead { ticket, answer } => self.was_read(ticket, answer, scene),
