@@ -105,6 +105,8 @@ pub struct Judge {
     /// Bytes that came in this run and were thrown away.
     wrong_bytes: u64,
     wrong_pieces: WrongPieces,
+    /// Bytes of these that are there, as the plan was told last.
+    there_bytes: u64,
     suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
     thrown: Vec<Thrown>,
@@ -144,6 +146,7 @@ impl Judge {
             damages: 0,
             wrong_bytes: 0,
             wrong_pieces: WrongPieces::default(),
+            there_bytes: 0,
             suspects: None,
             thrown: Vec::new(),
             mismatch: None,
