@@ -275,7 +275,7 @@ fn has_honest_majority(members: &[Member]) -> bool {
     let lying = |member: &Member| member.states_a_lie() && !member.votes_for_truth();
     let is_of_size = |member: &Member| !matches!(member.has, Has::Shorter | Has::Longer);
     let sure_of_size = |member: &Member| {
-        let is_heard = member.network == Network::Fine;
+        let is_heard = member.network == Network::Fine && member.answers != When::Never;
         is_of_size(member)
             && is_heard
             && !matches!(member.has, Has::Changes(..) | Has::DoubtedAtLast | Has::FoundAtLast(_))
@@ -487,6 +487,22 @@ fn a_piece_that_is_right_is_not_asked_for_again() -> Result<(), TestCaseError> {
         Member { network: Network::Silent(0.0), ..honest() },
     ];
     check(&Fleet { told: Told::Pieces, ..plain(3_289_847) }, &members)
+}
+
+/// The only source that might have brought a part of a piece died, and another one had brought that part unasked.
+#[test]
+fn a_piece_that_is_there_in_part_is_refused_by_nobody() -> Result<(), TestCaseError> {
+    let of =
+        |has, rate_mb, round_trip_ms| Member { has, rate_mb, round_trip_ms, says: Says::Nothing, ..honest() };
+    let members = [
+        of(Has::Right, 0.3, 0.5),
+        of(Has::FoundAtLast(2), 16.216624522305647, 20.610599275983635),
+        of(Has::WrongAgain(2), 8.202571937617595, 0.5),
+        of(Has::Right, 17.09174249255353, 11.58372314487826),
+        of(Has::Shorter, 0.3, 71.49211312983181),
+        of(Has::FoundAtLast(2), 0.3, 9.77498903195006),
+    ];
+    check(&Fleet { told: Told::Pieces, ..plain(313_979) }, &members)
 }
 
 /// The bytes that a hypothesis had thrown away were there again before the file had been read back.

@@ -105,6 +105,8 @@ pub struct Judge {
     /// Bytes that came in this run and were thrown away.
     wrong_bytes: u64,
     wrong_pieces: WrongPieces,
+    /// Bytes of these that are there, as the plan was told last.
+    there_bytes: u64,
     suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
     thrown: Vec<Thrown>,
@@ -144,6 +146,7 @@ impl Judge {
             damages: 0,
             wrong_bytes: 0,
             wrong_pieces: WrongPieces::default(),
+            there_bytes: 0,
             suspects: None,
             thrown: Vec::new(),
             mismatch: None,
@@ -177,7 +180,9 @@ impl Judge {
             Event::PieceMended { index, liars } => self.piece_is_mended(index, &liars, scene),
             Event::Continued { size_bytes } => self.continues(size_bytes, scene),
             // A lane may have told of bytes after they had turned out to be wrong.
-            Event::Tick => drop(self.refetch_wrong_pieces(scene)),
+            Event::Tick => {
+                self.refetch_wrong_pieces(scene);
+            }
             Event::PiecesCompared => self.pieces_were_compared(),
             Event::Hashed { ticket, checksums } => self.hashed(ticket, checksums),
             Event::WasRead { ticket, answer } => self.was_read(ticket, answer, scene),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use gridlane_core::ByteRange;
 use gridlane_core::limits::WRONG_PIECES_MAX;
+use gridlane_core::{ByteRange, RangeSet};
 
 use super::event::Action;
 use super::finding::{Failure, Why};
@@ -17,7 +17,7 @@ impl Judge {
     /// A piece is right that was wrong.
     pub(super) fn piece_is_mended(&mut self, index: u64, liars: &[Sender], scene: &mut Scene<'_>) {
         if let Some(range) = self.terms.known.pieces.as_ref().map(|pieces| pieces.range(index)) {
-            // Some of it may have come from a source that was not asked for it any more: the plan does not count that.
+            // As in `refetch_wrong_pieces`.
             self.act(Action::Plan(crate::Event::AlreadyDone { range }));
         }
         self.wrong_pieces.0.remove(&index);
@@ -72,7 +72,7 @@ impl Judge {
         let here: Vec<Candidate> =
             all.iter().copied().filter(|one| self.is_here(one.number, scene)).collect();
         let mut wrong = std::mem::take(&mut self.wrong_pieces);
-        let mut is_news = false;
+        let (mut is_news, mut there_bytes) = (false, 0);
         for (index, attempts) in &mut wrong.0 {
             let range = self.terms.known.pieces.as_ref().map(|pieces| pieces.range(*index));
             let missing = range.map(|range| scene.ledger.missing_in(range)).unwrap_or_default();
@@ -91,7 +91,14 @@ impl Judge {
             if !attempts.allowed.is_empty() {
                 self.refetch(&missing, &attempts.allowed);
             }
+            // A source that was not asked for it any more may have brought a part, which the plan does not count.
+            let missing: RangeSet = missing.into_iter().collect();
+            for part in range.map(|range| missing.missing(range)).unwrap_or_default() {
+                there_bytes += part.len();
+                self.act(Action::Plan(crate::Event::AlreadyDone { range: part }));
+            }
         }
+        is_news |= std::mem::replace(&mut self.there_bytes, there_bytes) != there_bytes;
         self.wrong_pieces = wrong;
         is_news
     }

@@ -83,7 +83,9 @@ pub(crate) fn checksum(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
 pub(crate) fn noise(seed: u64, size_bytes: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
-        (state ^= state << 13, state ^= state >> 7, state ^= state << 17);
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
         state
     };
     let words = (0..size_bytes.div_ceil(8)).flat_map(|_| next().to_le_bytes());

@@ -509,7 +509,9 @@ impl<'a> Sim<'a> {
     /// How many of these bytes were not there.
     fn claim(&mut self, source: usize, arrived: ByteRange) -> u64 {
         let missing = self.claimed.missing(arrived);
-        missing.iter().for_each(|part| drop(self.claimed_by[source].insert(*part)));
+        for part in &missing {
+            self.claimed_by[source].insert(*part);
+        }
         self.claimed.insert(arrived);
         missing.iter().map(|part| part.len()).sum()
     }
