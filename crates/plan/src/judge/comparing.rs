@@ -8,65 +8,11 @@ use gridlane_core::{ByteRange, Checksum, ChecksumKind};
 use super::event::Action;
 use super::finding::{Basis, Failure, Why};
 use super::ledger::{Piece, Sender};
+use super::phase::{About, Hearing, Phase, Then};
 use super::terms::Member;
 use super::thrown::{Answer, ReadBack, Thrown};
 use super::votes::{Found, Verdict};
 use super::{Judge, Scene};
-
-/// Where a copy is between its last byte and its end.
-#[derive(Clone, Debug)]
-pub(super) enum Phase {
-    /// Bytes are missing.
-    Moving,
-    /// The plan is complete, and lanes write what came last.
-    Settling,
-    /// Pieces are compared with checksums of their own.
-    Checking { is_asked: bool },
-    /// Every byte is there: words are waited for, and checksums computed.
-    Hearing(Hearing),
-    /// An answer is waited for.
-    Asking { ticket: u64, changes: u64, about: About },
-    /// The engine looks at the file.
-    Looking { changes: u64 },
-    /// The engine closes the lanes.
-    Closing(Then),
-    /// The last action was given.
-    Ended,
-}
-
-/// What is known of bytes that are all there.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hearing {
-    found: Found,
-    /// The kinds of checksums that were asked for.
-    asked: Vec<ChecksumKind>,
-    /// The question that is not answered yet, and how often bytes had been taken away by then.
-    waits: Option<(u64, u64)>,
-}
-
-/// The reason of a question to the file.
-#[derive(Clone, Debug)]
-pub(super) enum About {
-    /// The bytes are wrong: who contradicts whom?
-    Contradictions,
-    /// The next hypothesis is being tried: what need not be fetched again?
-    Spared { believed: Vec<usize>, thrown_bytes: u64 },
-    /// The bytes are right, as this says: who had sent others?
-    Liars { thrown: Vec<Thrown>, basis: Basis, found: Found },
-    /// Has the file what came?
-    Damage,
-}
-
-/// What follows when the lanes are closed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Then {
-    /// The copy begins anew, with this size perhaps.
-    StartOver(u64),
-    /// The bytes are wrong, and others are believed.
-    BelieveOthers,
-    /// The target becomes visible.
-    Finish,
-}
 
 impl Judge {
     /// Takes one step, if one can be taken without news.
@@ -98,17 +44,17 @@ impl Judge {
         }
     }
 
-    /// Whether lanes are being closed: nothing is begun meanwhile.
+    /// True while lanes are closed: nothing is begun meanwhile.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing(_) | Phase::Ended)
     }
 
-    /// Whether something else than bytes is waited for.
+    /// True while something else than bytes is waited for.
     pub(super) fn is_waiting(&self) -> bool {
         !matches!(self.phase, Phase::Moving)
     }
 
-    /// What lanes had not compared was compared.
+    /// The pieces that lanes had not compared were compared.
     pub(super) fn pieces_were_compared(&mut self) {
         if let Phase::Checking { is_asked } = &mut self.phase {
             *is_asked = false;
@@ -274,7 +220,7 @@ impl Judge {
         }
     }
 
-    /// Whether bytes are from a replica that only a server named. It was used because a checksum was to tell
+    /// True if bytes are from a replica that only a server named. It was used because a checksum was to tell
     /// whether they are right; the source that had said that checksum may have turned out to be wrong since.
     fn has_unvouched(&self, scene: &Scene<'_>) -> bool {
         let mut served = self.members.iter().enumerate().filter(|(_, member)| member.is_served);
@@ -294,7 +240,7 @@ impl Judge {
         distrusted.find(is_used).map(|(number, _)| number)
     }
 
-    /// The bytes are wrong. What an earlier run has left is fetched again before anybody is suspected.
+    /// The bytes are wrong. What an earlier run has left is fetched again before any source is suspected.
     fn wrong(&mut self, found: &Checksum, expected: &Checksum, scene: &mut Scene<'_>) {
         let ranges = std::mem::take(&mut self.earlier);
         if ranges.is_empty() || self.terms.known.pieces.is_some() {
@@ -388,7 +334,7 @@ impl Judge {
         self.moves_again();
     }
 
-    /// Has ranges of the file fetched again, whoever sent them.
+    /// Has ranges of the file fetched again, from whichever sender.
     fn lose(&mut self, ranges: &[ByteRange], scene: &mut Scene<'_>) {
         let lost: Vec<Piece> = ranges.iter().flat_map(|range| scene.ledger.lose(*range)).collect();
         self.lost(&lost);
@@ -459,7 +405,7 @@ impl Judge {
         self.refetch_missing(scene);
     }
 
-    /// Whether the bytes, that could not be compared with anything, can be by now.
+    /// True if the bytes, that could not be compared with anything, can be by now.
     fn was_told_more(&self) -> bool {
         let is_known = |kind: &ChecksumKind| self.compared.iter().any(|own| own.kind() == *kind);
         let found = Found { size_bytes: self.size_bytes.unwrap_or(0), checksums: self.compared.clone() };
@@ -485,7 +431,7 @@ impl Judge {
     }
 }
 
-/// Whether a copy that took `took` was long enough to look at its bytes again: reading them is a small part of its time, or
+/// True if a copy that took `took` was long enough to look at its bytes again: reading them is a small part of its time, or
 /// they have lain there for long.
 fn is_long(took: Duration, size_bytes: u64) -> bool {
     let read = Duration::from_secs_f64(size_bytes as f64 / READ_BACK_BYTES_PER_S as f64);

@@ -1,11 +1,11 @@
-//! The bytes are wrong: who sent wrong ones?
+//! The bytes are wrong: which source sent wrong ones?
 
 use gridlane_core::Checksum;
 
-use super::comparing::{About, Then};
 use super::event::Action;
 use super::finding::{Failure, Hopeless};
 use super::ledger::{EARLIER, Piece, Sender};
+use super::phase::{About, Then};
 use super::suspects::Suspects;
 use super::thrown::{ReadBack, Thrown, part_bytes};
 use super::{Judge, Scene};
@@ -50,7 +50,7 @@ impl Judge {
         usable.map(|(number, _)| number as Sender).collect()
     }
 
-    /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
+    /// The bytes are wrong: tries the next hypothesis about the senders of wrong ones.
     pub(super) fn mismatched(&mut self, found: &Checksum, expected: &Checksum, scene: &mut Scene<'_>) {
         self.mismatch = Some((found.clone(), expected.clone()));
         if self.terms.known.pieces.is_some() {
@@ -64,7 +64,7 @@ impl Judge {
         if self.suspects.is_none() {
             self.suspects = Some(Suspects::new(&scene.ledger.senders(), &self.usable()));
         }
-        // Who contradicts whom: sent other bytes than are there now from another one.
+        // The pairs that contradict each other: one sent other bytes than are there now from another one.
         let by_another = |part: &Piece| scene.ledger.sender_of(part.range).filter(|now| *now != part.sender);
         let pieces = self.thrown.iter().map(|part| part.piece);
         let replaced: Vec<(Piece, Sender)> =
@@ -128,7 +128,7 @@ impl Judge {
         }
     }
 
-    /// What was thrown away is known by its parts; those that the file has as a source sent them that is believed again need not
+    /// The bytes that were thrown away are known by their parts; those that the file has as a source sent them that is believed again need not
     /// be sent again. `thrown_bytes`: how much was thrown away.
     pub(super) fn spared(
         &mut self,
@@ -153,7 +153,7 @@ impl Judge {
         }
     }
 
-    /// Whether those that are believed have to send bytes, or have sent some meanwhile, so that the hypothesis tells something.
+    /// True if those that are believed have to send bytes, or have sent some meanwhile, so that the hypothesis tells something.
     fn is_tried(&mut self, believed: &[usize], is_changed: bool, scene: &mut Scene<'_>) -> bool {
         if !is_changed && scene.ledger.missing(self.size_bytes.unwrap_or(0)).is_empty() {
             return false;

@@ -50,14 +50,14 @@ pub enum Event {
     Died {
         /// Its number.
         source: usize,
-        /// What it sent and stated does not count either: it contradicts itself, or does not keep to its protocol.
+        /// True if its bytes and statements do not count either: it contradicts itself, or does not keep to its protocol.
         forget: bool,
     },
     /// A piece turned out to have another checksum than the metalink says; the ledger has forgotten it.
     PieceWrong {
         /// Its number.
         index: u64,
-        /// What it was made of.
+        /// The parts that it was made of.
         parts: Vec<Piece>,
     },
     /// A piece that was wrong is right.
@@ -78,14 +78,14 @@ pub enum Event {
     PiecesCompared,
     /// [`Action::Hash`] was done.
     Hashed {
-        /// As in the action.
+        /// The ticket of the action.
         ticket: u64,
         /// Checksums of the kinds that could be computed.
         checksums: Vec<Checksum>,
     },
     /// [`Action::ReadBack`] was done.
     WasRead {
-        /// As in the action.
+        /// The ticket of the action.
         ticket: u64,
         /// The answer.
         answer: Answer,
@@ -94,7 +94,7 @@ pub enum Event {
     Looked {
         /// The file may not have kept what was written to it.
         is_doubtful: bool,
-        /// How long the copy has taken so far.
+        /// The time that the copy has taken so far.
         took: Duration,
     },
     /// [`Action::CloseLanes`] was done, and everything has been told that lanes had still to tell.
@@ -106,7 +106,7 @@ pub enum Event {
 pub enum Action {
     /// Tell the plan.
     Plan(crate::Event),
-    /// The file has so many bytes: tell the plan, the target and whoever watches.
+    /// The file has so many bytes: tell the plan, the target and the observer.
     Agree {
         /// The size.
         size_bytes: u64,
@@ -131,7 +131,7 @@ pub enum Action {
     Blame {
         /// Its number.
         source: usize,
-        /// How many there were so far.
+        /// The number of wrong pieces so far.
         count: u32,
     },
     /// A source may be used again, and is asked again for its checksum: its size counts now.
@@ -175,7 +175,7 @@ pub enum Action {
     ReadBack {
         /// Names the question.
         ticket: u64,
-        /// What to look for.
+        /// The question.
         what: ReadBack,
     },
     /// Look whether the file has kept what was written; answered with [`Event::Looked`].

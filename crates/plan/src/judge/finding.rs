@@ -9,17 +9,17 @@ use super::votes::Split;
 /// The statement that the bytes agree with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The person who started the copy.
+    /// The person that started the copy.
     User,
     /// The file's metalink: the checksum of the whole, or those of all pieces.
     Metalink,
     /// The sources that the person named.
     Sources {
-        /// How many state checksums that the bytes have.
+        /// The number of sources with checksums that the bytes have.
         agreeing: usize,
-        /// How many state any that could be compared.
+        /// The number of sources with any that could be compared.
         said: usize,
-        /// How many were named.
+        /// The number of sources that were named.
         named: usize,
     },
 }
@@ -38,9 +38,9 @@ pub enum Why {
     },
     /// It states another checksum than is agreed, before all bytes are there.
     OtherChecksum {
-        /// What it states of the same kind.
+        /// Its own checksum of the same kind.
         said: Option<Checksum>,
-        /// What is agreed.
+        /// The agreed checksum.
         agreed: Checksum,
     },
     /// It states another checksum than the bytes have on which most sources agree.
@@ -81,7 +81,7 @@ pub enum Failure {
         /// Its number.
         source: usize,
     },
-    /// As [`Disproved`](Failure::Disproved), of a target that cannot take back what it was given.
+    /// The same as [`Disproved`](Failure::Disproved), of a target that cannot take back what it was given.
     DisprovedInOrder,
     /// No source has this piece as the metalink describes it.
     NowhereRight(ByteRange),

@@ -2,7 +2,7 @@
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind};
 
-/// What somebody who is believed says of the object. It counts before what sources say, and after what the
+/// The statements of a believed party about the object. It counts before what sources say, and after what the
 /// caller says.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -10,7 +10,7 @@ pub struct Known {
     pub size_bytes: Option<u64>,
     /// Checksums of the whole, the strongest first; all of them are compared.
     pub checksums: Vec<Checksum>,
-    /// Checksums of its pieces. Without a size they are not used: nobody could tell where the last one ends.
+    /// Checksums of its pieces. Without a size they are not used: nothing would tell where the last one ends.
     pub pieces: Option<PieceHashes>,
 }
 
@@ -52,7 +52,7 @@ impl PieceHashes {
         self.size_bytes
     }
 
-    /// How many there are.
+    /// The number of pieces.
     pub fn count(&self) -> u64 {
         self.hashes.len() as u64
     }
@@ -68,7 +68,7 @@ impl PieceHashes {
         ByteRange::new(start, start.saturating_add(self.piece_bytes).min(self.size_bytes))
     }
 
-    /// Whether these are the bytes of a piece, by their checksum.
+    /// True if these are the bytes of a piece, by their checksum.
     pub fn is_right(&self, index: u64, found: &Checksum) -> bool {
         self.hashes.get(index as usize) == Some(found)
     }

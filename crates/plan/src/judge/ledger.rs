@@ -1,8 +1,8 @@
-//! Which bytes are there, what their checksum is, and who sent them.
+//! Which bytes are there, what their checksum is, and which source sent them.
 //!
 //! Two lanes may carry the same bytes for a moment (a hedge). So that each byte is written once and its
 //! sender is known, a lane *claims* bytes before it writes them and *commits* them after. Only what was
-//! not claimed is written; whoever comes second throws its copy away.
+//! not claimed is written; the lane that comes second throws its copy away.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::limits::LEDGER_PIECE_BYTES_MAX;
 use gridlane_core::{ByteRange, RangeSet};
 
-/// Who sent bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
+/// The sender of bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
 /// earlier copy's journal knows.
 pub type Sender = u32;
 
@@ -40,12 +40,12 @@ pub struct Ledger {
     /// Pieces end at multiples of this, so that each part with a checksum of its own can be forgotten; 0:
     /// nowhere.
     boundary_bytes: u64,
-    /// What has been compared with a checksum of its own: right, whoever sent it.
+    /// Ranges that were compared with a checksum of their own: right, from whichever sender.
     verified: RangeSet,
     /// By number of the boundary in front: how often bytes behind it were forgotten. What was hashed before may
     /// have been written anew since.
     epochs: BTreeMap<u64, u64>,
-    /// Whose bytes are not taken.
+    /// Senders whose bytes are not taken.
     refused: BTreeSet<Sender>,
     /// Committed and not told to the journal yet.
     unjournaled: Vec<Piece>,
@@ -59,7 +59,7 @@ impl Ledger {
         Ledger { boundary_bytes, ..Ledger::default() }
     }
 
-    /// Reserves for `sender` what of `range` nobody has; the caller writes these parts, then commits them.
+    /// Reserves for `sender` the parts of `range` that are not claimed; the caller writes these parts, then commits them.
     /// A sender that is refused gets nothing.
     pub fn claim(&mut self, range: ByteRange, sender: Sender) -> Vec<ByteRange> {
         if self.refused.contains(&sender) {
@@ -94,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// Takes back a piece that was forgotten and whose bytes are still there. `false`: somebody has claimed some of
+    /// Takes back a piece that was forgotten and whose bytes are still there. `false`: another one has claimed some of
     /// it, or its sender is refused.
     pub fn regain(&mut self, piece: Piece) -> bool {
         let is_free =
@@ -124,7 +124,7 @@ impl Ledger {
         self.pieces.insert(piece.range.start(), piece);
     }
 
-    /// From now on takes bytes from anybody but `senders`.
+    /// From now on takes bytes from all but `senders`.
     pub fn refuse(&mut self, senders: BTreeSet<Sender>) {
         self.refused = senders;
     }
@@ -169,7 +169,7 @@ impl Ledger {
         boundary.and_then(|boundary| self.epochs.get(&boundary)).copied().unwrap_or(0)
     }
 
-    /// Whether every byte of `range` has been committed.
+    /// True if every byte of `range` has been committed.
     pub fn is_committed(&self, range: ByteRange) -> bool {
         let before = self.pieces.range(..range.start()).next_back().map(|(_, piece)| piece);
         let inside = self.pieces.range(range.start()..range.end()).map(|(_, piece)| piece);
@@ -205,12 +205,12 @@ impl Ledger {
         lost
     }
 
-    /// What of the first `size_bytes` has not been compared with a checksum of its own.
+    /// The parts of the first `size_bytes` that have not been compared with a checksum of its own.
     pub fn unverified(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.verified.missing(ByteRange::new(0, size_bytes))
     }
 
-    /// Forgets everything. Never while pieces are compared: who knows them knows the size, and only another
+    /// Forgets everything. Never while pieces are compared: where they are known the size is, and only another
     /// size makes a copy begin anew.
     pub fn clear(&mut self) {
         debug_assert_eq!(self.boundary_bytes, 0);
@@ -222,7 +222,7 @@ impl Ledger {
         self.pieces.values().filter(|piece| piece.sender == sender).map(|piece| piece.range.len()).sum()
     }
 
-    /// Who sent all of `range`; `None` when nobody or several did.
+    /// The sender of all of `range`; `None` when there is none, or several.
     pub fn sender_of(&self, range: ByteRange) -> Option<Sender> {
         let (first, piece) = self.pieces.range(..=range.start()).next_back()?;
         let parts = self.pieces.range(first..).map(|(_, part)| part);
@@ -231,7 +231,7 @@ impl Ledger {
         (is_one && self.is_committed(range)).then_some(piece.sender)
     }
 
-    /// Everyone who contributed, smallest contribution first.
+    /// Every contributor, smallest contribution first.
     pub fn senders(&self) -> Vec<Sender> {
         let mut bytes: BTreeMap<Sender, u64> = BTreeMap::new();
         for piece in self.pieces.values() {
@@ -242,17 +242,17 @@ impl Ledger {
         senders.into_iter().map(|(sender, _)| sender).collect()
     }
 
-    /// Whether everything that was claimed has been committed.
+    /// True if everything that was claimed has been committed.
     pub fn is_settled(&self) -> bool {
         self.claimed.len() == self.committed_bytes
     }
 
-    /// The parts of an object of `size_bytes` that nobody has claimed.
+    /// The parts of an object of `size_bytes` that are not claimed.
     pub fn missing(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.claimed.missing(ByteRange::new(0, size_bytes))
     }
 
-    /// The parts of `range` that nobody has claimed.
+    /// The parts of `range` that are not claimed.
     pub fn missing_in(&self, range: ByteRange) -> Vec<ByteRange> {
         self.claimed.missing(range)
     }

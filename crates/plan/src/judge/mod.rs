@@ -12,7 +12,7 @@
 //!    something else are stopped. Pieces with checksums of their own are compared by the lanes, and wrong ones are fetched again.
 //! 2. *Settling*: the plan is complete. Lanes that write still are waited for, and what is missing all the same goes back to the
 //!    plan.
-//! 3. *Hearing*: every byte is there, and checksums of all kinds that anybody states are computed. Words that could change
+//! 3. *Hearing*: every byte is there, and checksums of all kinds that any source states are computed. Words that could change
 //!    the verdict are waited for.
 //! 4. *Right*, *wrong* or *neither*. When the bytes are wrong, what an earlier run has left is fetched again first; then one set of
 //!    senders after the other is believed, and the bytes of all others are fetched again ([`suspects`]). When they are
@@ -29,7 +29,7 @@
 //!
 //! # Reading order
 //!
-//! `event` (what goes in and out), [`votes`](Votes), `comparing` (the way from the last byte to the end), `words`, `sizes`, `doubts`,
+//! `event` (what goes in and out), [`votes`](Votes), `phase` and `comparing` (the way from the last byte to the end), `words`, `sizes`, `doubts`,
 //! `pieces`; below them the [`Ledger`], `known`, `suspects`, `thrown`, `wrong_pieces`.
 
 mod comparing;
@@ -38,6 +38,7 @@ mod event;
 mod finding;
 mod known;
 mod ledger;
+mod phase;
 mod pieces;
 mod sizes;
 mod suspects;
@@ -61,16 +62,16 @@ pub use terms::{Member, Terms, kinds};
 pub use thrown::{Answer, Bytes, ReadBack, Reader, Thrown, adler32_of};
 pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
 
-use comparing::Phase;
+use phase::Phase;
 use suspects::Suspects;
 use wrong_pieces::WrongPieces;
 
-/// What the judge looks at, beside what it is told.
+/// The things that the judge looks at, beside what it is told.
 #[derive(Debug)]
 pub struct Scene<'a> {
     /// The plan, which is told nothing by the judge itself: see [`Action::Plan`].
     pub plan: &'a Plan,
-    /// What the target has. Lanes write into it meanwhile.
+    /// The bytes of the target. Lanes write into it meanwhile.
     pub ledger: &'a mut Ledger,
 }
 
@@ -92,7 +93,7 @@ pub struct Judge {
     actions: VecDeque<Action>,
     /// Names questions that wait for an answer.
     tickets: u64,
-    /// How often bytes were taken from the ledger. An answer about bytes that were there before is not used.
+    /// Counts how often bytes were taken from the ledger. An answer about bytes that were there before is not used.
     changes: u64,
     /// Bytes of an earlier run that are used.
     resumed_bytes: u64,
@@ -100,7 +101,7 @@ pub struct Judge {
     earlier: Vec<ByteRange>,
     /// The sources were asked for strong checksums because of them.
     is_compared_strongly: bool,
-    /// How often the file was read back and had other bytes than had come.
+    /// Counts how often the file was read back and had other bytes than had come.
     damages: u32,
     /// Bytes that came in this run and were thrown away.
     wrong_bytes: u64,
@@ -108,9 +109,9 @@ pub struct Judge {
     /// Bytes of these that are there, as the plan was told last.
     there_bytes: u64,
     suspects: Option<Suspects>,
-    /// What was thrown away while looking for who lied.
+    /// The bytes that were thrown away while looking for the liar.
     thrown: Vec<Thrown>,
-    /// What the bytes had and should have had when they were last wrong.
+    /// The checksums that the bytes had and should have had when they were last wrong.
     mismatch: Option<(Checksum, Checksum)>,
     verified: Option<Basis>,
     /// The kinds of checksums that the bytes were compared with and have.
@@ -198,12 +199,12 @@ impl Judge {
         self.with(source, |member| member.received_bytes += bytes);
     }
 
-    /// Whether something follows at once from what was [handled](Judge::handle).
+    /// True if something follows at once from what was [handled](Judge::handle).
     pub fn wants(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    /// What follows at once from what was [handled](Judge::handle).
+    /// The next action that follows at once from what was [handled](Judge::handle).
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -232,17 +233,17 @@ impl Judge {
 
     // --- What is known ---------------------------------------------------------------------------
 
-    /// What the sources say.
+    /// The statements of the sources.
     pub fn votes(&self) -> &Votes {
         &self.votes
     }
 
-    /// What the sources say: for news that are about words alone (a connection was made, a question was asked).
+    /// The statements of the sources: for news that are about words alone (a connection was made, a question was asked).
     pub fn votes_mut(&mut self) -> &mut Votes {
         &mut self.votes
     }
 
-    /// What is thought of the sources, by their numbers.
+    /// The standing of the sources, by their numbers.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -277,12 +278,12 @@ impl Judge {
         self.unstated
     }
 
-    /// Whether every byte is there and is being compared.
+    /// True while every byte is there and is being compared.
     pub fn is_verifying(&self) -> bool {
         self.is_verifying
     }
 
-    /// Whether the bytes are wrong and no right ones are to be had, so that nothing of them is worth keeping.
+    /// True if the bytes are wrong and no right ones are to be had, so that nothing of them is worth keeping.
     pub fn is_worthless(&self) -> bool {
         self.is_worthless
     }

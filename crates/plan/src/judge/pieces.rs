@@ -103,7 +103,7 @@ impl Judge {
         is_news
     }
 
-    /// Whether the plan expects bytes of a source now, or could at once.
+    /// True if the plan expects bytes of a source now, or could at once.
     pub(super) fn is_here(&self, number: Sender, scene: &Scene<'_>) -> bool {
         let state = scene.plan.source_state(SourceId(number));
         matches!(state, Some(SourceState::Active | SourceState::Connecting | SourceState::Spare))
@@ -122,7 +122,7 @@ impl Judge {
         self.members.iter().enumerate().filter_map(of).collect()
     }
 
-    /// Whether pieces are compared, and none was right.
+    /// True if pieces are compared, and none was right.
     pub fn has_no_right_piece(&self, ledger: &Ledger) -> bool {
         let size_bytes = self.size_bytes.unwrap_or(0);
         let whole = [ByteRange::new(0, size_bytes)];

@@ -1,8 +1,8 @@
 //! How large the file is, when sources may contradict each other.
 
-use super::comparing::{Phase, Then};
 use super::event::Action;
 use super::finding::{Failure, Why};
+use super::phase::{Phase, Then};
 use super::{Judge, Scene};
 
 impl Judge {

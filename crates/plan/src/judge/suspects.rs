@@ -1,11 +1,11 @@
-//! Who sent the wrong bytes, when only the whole object's checksum is known and does not match.
+//! The search for the sender of wrong bytes, when only the whole object's checksum is known and does not match.
 //!
-//! Each hypothesis names the senders that are believed. Bytes of everybody else are fetched again from
+//! Each hypothesis names the senders that are believed. Bytes of all others are fetched again from
 //! those; then the checksum is compared again. First, one sender after the other is disbelieved, the
 //! smallest contributor first, because that costs least. If more than one lies, each source is believed
 //! alone, in turn. If any source is honest, one of these ends with the right bytes; every one of them
 //! only fetches what the earlier ones have not brought from the same senders. What is found out on the way
-//! rules others out: two who sent different bytes for the same place are not believed together.
+//! rules others out: two that sent different bytes for the same place are not believed together.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,7 +25,7 @@ impl Suspects {
     pub(super) fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
         let mut untried = VecDeque::new();
         let mut believe = |believed: Vec<Sender>| {
-            // Somebody must be left to fetch from, and not everybody can be believed: that is the status quo.
+            // A source must be left to fetch from, and not all can be believed: that is the status quo.
             let can_fetch = believed.iter().any(|sender| sources.contains(sender));
             let doubts = senders.iter().any(|sender| !believed.contains(sender));
             if can_fetch && doubts && !untried.contains(&believed) {

@@ -1,4 +1,4 @@
-//! What a copy is asked for, and what is thought of each source.
+//! The demands on a copy, and the standing of each source.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use gridlane_core::{Checksum, ChecksumKind};
 
 use super::known::Known;
 
-/// What is asked of a copy, as far as it is about right bytes.
+/// The demands on a copy, as far as it is about right bytes.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
-    /// Whether bytes that could not be compared with anything are a failure.
+    /// True if bytes that could not be compared with anything are a failure.
     pub require_verified: bool,
-    /// What else is known of the file.
+    /// Other knowledge of the file.
     pub known: Known,
-    /// How long silence is borne.
+    /// The time for which silence is borne.
     pub patience: Duration,
     /// The target takes bytes in order, and cannot give them back.
     pub in_order: bool,
@@ -45,20 +45,20 @@ pub fn kinds(checksum: Option<&(ChecksumKind, Option<Checksum>)>, known: &Known)
     kinds
 }
 
-/// What is thought of one source.
+/// The standing of one source.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     /// Only a server named it: it has no vote.
     pub is_served: bool,
     /// It is never used again.
     pub is_dead: bool,
-    /// What it sent is not to be believed.
+    /// Its bytes are not to be believed.
     pub is_distrusted: bool,
     /// Dead only because another size counts.
     pub is_outvoted: bool,
     /// The hypothesis that is being tried says that it sent wrong bytes.
     pub is_doubted: bool,
-    /// How many pieces it sent that were wrong.
+    /// The number of wrong pieces that it sent.
     pub wrong_pieces: u32,
     /// Bytes that came from it.
     pub received_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether its bytes are taken.
+    /// True if its bytes are taken.
     pub fn is_believed(&self) -> bool {
         !self.is_distrusted && !self.is_doubted
     }

@@ -1,8 +1,8 @@
-//! What was thrown away while looking for who lied, and what it is still good for.
+//! What was thrown away while looking for the liar, and what it is still good for.
 //!
-//! It is kept in small parts, each with its checksum. Two who sent different bytes for the same place are not both
-//! honest, so that no hypothesis needs to be tried that believes both. And what is still in the file as somebody who
-//! is believed again sent it, because another one sent the same, need not be sent again. A liar can make up bytes with
+//! It is kept in small parts, each with its checksum. Two that sent different bytes for the same place are not both
+//! honest, so that no hypothesis needs to be tried that believes both. And what is still in the file as a source
+//! that is believed again sent it, because another one sent the same, need not be sent again. A liar can make up bytes with
 //! the adler32 of others, and so would be believed under another's name: for that, a strong checksum counts.
 //!
 //! Nothing here opens a file: a [`Reader`] reads.
@@ -26,7 +26,7 @@ pub trait Reader {
 /// Bytes of one sender that were thrown away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thrown {
-    /// What they were.
+    /// The piece that they were.
     pub(super) piece: Piece,
     /// Of a part that was cut: its SHA-256.
     sha256: Option<Checksum>,
@@ -39,7 +39,7 @@ impl From<Piece> for Thrown {
 }
 
 impl Thrown {
-    /// Whether a strong checksum of it is known, and its bytes can be taken back by that.
+    /// True if a strong checksum of it is known, and its bytes can be taken back by that.
     pub(super) fn is_cut(&self) -> bool {
         self.sha256.is_some()
     }
@@ -50,7 +50,7 @@ impl Thrown {
 pub enum ReadBack {
     /// Which of these parts, that were replaced by bytes of the second sender, were other bytes?
     Differing(Vec<(Piece, Sender)>),
-    /// What was thrown away just now, cut into parts; and of what was thrown away earlier, the parts that are there.
+    /// Bytes that were thrown away just now, cut into parts; and of what was thrown away earlier, the parts that are there.
     Cut {
         /// Thrown away just now.
         fresh: Vec<Piece>,
@@ -125,13 +125,13 @@ pub fn adler32_of(reader: &dyn Reader, range: ByteRange, mut take: impl FnMut(&[
     is_read.then_some(sum)
 }
 
-/// Whether there are other bytes in the place of a piece. What cannot be read contradicts nobody.
+/// True if there are other bytes in the place of a piece. What cannot be read contradicts no sender.
 fn has_others(reader: &dyn Reader, piece: &Piece) -> bool {
     // By adler32 alone, which takes less time: where that differs, the bytes do.
     adler32_of(reader, piece.range, |_| {}).is_some_and(|adler32| adler32 != piece.adler32)
 }
 
-/// Whether a part's bytes are there: the same SHA-256, where the part has one.
+/// True if a part's bytes are there: the same SHA-256, where the part has one.
 fn is_there(reader: &dyn Reader, part: &Thrown) -> bool {
     let mut hasher = part.sha256.as_ref().map(|_| Hasher::new(ChecksumKind::Sha256));
     let adler32 = adler32_of(reader, part.piece.range, |bytes| {

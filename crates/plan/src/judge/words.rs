@@ -67,14 +67,14 @@ impl Judge {
         user.map(|checksum| (checksum, Basis::User)).or_else(|| Some((known()?, Basis::Metalink)))
     }
 
-    /// Whether a metalink says what the bytes are, so that no source is asked for it.
+    /// True if a metalink says what the bytes are, so that no source is asked for it.
     pub fn is_described(&self) -> bool {
         let known = &self.terms.known;
         let is_told_by_user = matches!(self.terms.checksum, Some((_, Some(_))));
         !is_told_by_user && (!known.checksums.is_empty() || known.pieces.is_some())
     }
 
-    /// Whether the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
+    /// True if the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
     /// were read of it: reading all of it twice would tell nothing that comparing with the server does not.
     pub fn is_its_own_word(&self) -> bool {
         self.terms.is_own_word && self.members.len() == 1
@@ -149,8 +149,8 @@ impl Judge {
         self.act(Action::Name { source, why });
     }
 
-    /// The checksum that was compared: of the kind that was asked for if anybody states that, else the strongest one that
-    /// somebody does. Of a file that an earlier run has begun it is the strongest, unless the caller asked for a kind.
+    /// The checksum that was compared: of the kind that was asked for if any source states that, else the strongest one that
+    /// is stated. Of a file that an earlier run has begun it is the strongest, unless the caller asked for a kind.
     pub(super) fn compared_by(&self, found: &Found) -> Option<Checksum> {
         let stated = self.votes.supporting(found);
         let is_stated = |own: &&Checksum| stated.contains(&own.kind());

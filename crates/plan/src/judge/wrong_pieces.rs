@@ -1,7 +1,7 @@
-//! Pieces that turned out to be wrong: whom to blame, and who may send them again.
+//! Pieces that turned out to be wrong: which sources to blame, and which may send them again.
 //!
-//! A piece is asked of those first who have not sent any of it. When there is nobody like that any more it is
-//! asked of one source alone: then it is clear who lies. When all have failed, no source has what
+//! A piece is asked of those first that have not sent any of it. When there is no source like that any more it is
+//! asked of one source alone: then it is clear which one lies. When all have failed, no source has what
 //! the metalink describes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,21 +10,21 @@ use gridlane_core::limits::WRONG_PIECES_OFTEN;
 
 use super::ledger::{Piece, Sender};
 
-/// How often one source alone is asked for the same piece: bytes may be damaged on the way, once.
+/// The number of times that one source alone is asked for the same piece: bytes may be damaged on the way, once.
 const ALONE_MAX: u32 = 2;
 
 /// Pieces that are not right yet, by their number.
 #[derive(Debug, Default)]
 pub(super) struct WrongPieces(pub(super) BTreeMap<u64, Attempts>);
 
-/// What was tried for one piece.
+/// The attempts at one piece.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// Who sent any of it.
+    /// The senders of any of it.
     senders: BTreeSet<Sender>,
-    /// How often somebody sent all of it.
+    /// The number of times that a sender sent all of it.
     alone: BTreeMap<Sender, u32>,
-    /// Who may send it now.
+    /// The senders that may send it now.
     pub(super) allowed: Vec<Sender>,
 }
 
@@ -46,7 +46,7 @@ impl Attempts {
         self.allowed.clear();
     }
 
-    /// Who may send it now; nobody when all have failed.
+    /// Chooses the senders that may send it now; none when all have failed.
     pub(super) fn choose(&mut self, candidates: &[Candidate]) {
         let untried = candidates.iter().filter(|candidate| !self.senders.contains(&candidate.number));
         let rank = |candidate: &Candidate| (candidate.is_spare, candidate.wrong_pieces > 0);
@@ -63,7 +63,7 @@ impl Attempts {
     }
 }
 
-/// Who sent all of a piece, when it was one.
+/// The sender of all of a piece, when it was one.
 pub(super) fn only_sender(parts: &[Piece]) -> Option<Sender> {
     let first = parts.first()?.sender;
     parts.iter().all(|part| part.sender == first).then_some(first)
