@@ -5,6 +5,7 @@
 //!
 //! Read first: [`range`], then [`checksum`], then [`error`].
 
+pub mod backoff;
 mod boxed;
 pub mod checksum;
 pub mod error;
@@ -22,6 +23,7 @@ pub mod time;
 pub mod units;
 pub mod url;
 
+pub use backoff::Backoff;
 pub use boxed::Boxed;
 pub use checksum::{Checksum, ChecksumKind, Hasher};
 pub use error::{Error, ErrorKind, Fault, Result};

@@ -536,6 +536,10 @@ pub const LISTING_DIRECTORIES_MAX: usize = 1_000_000;
 /// Entries of a directory of a tree up to which it is listed again when its listing breaks off: so many names of those that
 /// were told are kept, of about 100 bytes each, for each directory that is being listed.
 pub const LISTED_AGAIN_MAX: usize = 20_000;
+/// Pauses in front of further attempts to get a checksum from a server: one that is busy now may not be in a second. Where it is
+/// still waited for, the last one is repeated.
+pub const DIGEST_PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(600), Duration::from_secs(2)];
 /// Pauses in front of further attempts to list a directory whose listing broke off: one lost connection is nothing, a server
 /// that loses three is not to be asked for more.
 pub const LISTING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];

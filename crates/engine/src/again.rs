@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use gridlane_core::limits::{FIRST_CONTACT_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, UPLOADS_AGAIN_MAX};
-use gridlane_core::{Error, ErrorKind, Time, Url};
+use gridlane_core::limits::{FIRST_CONTACT_MAX, UPLOADS_AGAIN_MAX};
+use gridlane_core::{Backoff, Error, ErrorKind, Time, Url};
 use gridlane_peer::Client;
 
 use crate::source::Source;
@@ -20,13 +20,13 @@ pub(crate) struct Again {
     away_since: Time,
     /// Attempts that broke off.
     broken: u32,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Again {
     /// For an upload whose server's silence is borne for so long.
     pub(crate) fn new(patience: Duration) -> Again {
-        Again { patience, away_since: Time::ZERO, broken: 0, pause: RECONNECT_PAUSE }
+        Again { patience, away_since: Time::ZERO, broken: 0, backoff: Backoff::new() }
     }
 
     /// After which pause to begin anew; `None`: `error` is the last word. Times are from the beginning of the copy.
@@ -35,7 +35,7 @@ impl Again {
             ErrorKind::Network if error.is_unreached() => {}
             ErrorKind::Network => {
                 self.broken += 1;
-                (self.away_since, self.pause) = (now, RECONNECT_PAUSE);
+                (self.away_since, self.backoff) = (now, Backoff::new());
             }
             // The server that was left may hold its file for a moment still.
             ErrorKind::Busy if self.broken > 0 => {}
@@ -48,9 +48,7 @@ impl Again {
         if self.broken > UPLOADS_AGAIN_MAX || now.since(self.away_since) >= hope {
             return None;
         }
-        let pause = self.pause;
-        self.pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
-        Some(pause)
+        Some(self.backoff.pause())
     }
 }
 
@@ -88,6 +86,8 @@ pub(crate) fn same(target: &TargetSpec) -> Option<TargetSpec> {
 
 #[cfg(test)]
 mod tests {
+    use gridlane_core::limits::{RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
+
     use super::*;
 
     fn at_s(s: u64) -> Time {

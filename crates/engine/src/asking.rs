@@ -7,23 +7,23 @@
 use std::time::Instant;
 
 use gridlane_core::limits::SMALL_DOWNLOAD_BYTES_MAX;
-use gridlane_core::{Result, Scheme};
+use gridlane_plan::judge::Event as Heard;
 use gridlane_plan::{Settings, SourceId, first_answer_max};
 
 use crate::digests;
 use crate::lane::{Asks, Command};
-use crate::replica::Replica;
 use crate::run::Run;
 
 impl Run<'_> {
     /// Asks a source for its checksum, unless that could change nothing.
     pub(crate) fn ask_digest(&mut self, source: usize) {
-        if self.is_described() || self.is_its_own_word() {
-            self.votes.silent(source);
+        if self.judge.is_described() || self.judge.is_its_own_word() {
+            self.judge.votes_mut().silent(source);
             return;
         }
         let url = &self.replicas[source].source.url;
-        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+        let may_be_small =
+            self.judge.size_bytes().is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
         // The others are spares, and have no lanes.
         let has_lane = source < Settings::default().sources_open_max;
         if has_lane && url.scheme().is_http() && may_be_small && !self.client.http.thinks_long(url) {
@@ -35,14 +35,14 @@ impl Run<'_> {
 
     /// What a new lane to a source asks for beside bytes.
     pub(crate) fn asks_of_lane(&mut self, source: usize) -> Option<Asks> {
-        let asks = Asks { kind: self.digest_kind(), follow_links: self.options.follow_links };
+        let asks = Asks { kind: self.judge.first_kind(), follow_links: self.options.follow_links };
         std::mem::take(&mut self.replicas[source].asks_by_lane).then_some(asks)
     }
 
     /// When the size is known: tells lanes that are ready and have nothing to fetch of a small file to ask for its
     /// checksum, and asks for that of a large one beside the data.
     pub(crate) fn ask_by_idle_lanes(&mut self) {
-        let Some(size_bytes) = self.size_bytes else { return };
+        let Some(size_bytes) = self.judge.size_bytes() else { return };
         if !std::mem::take(&mut self.has_new_lanes) {
             return;
         }
@@ -67,26 +67,19 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
-    /// were read of it: reading all of it twice would tell nothing that comparing with the server does not.
-    pub(crate) fn is_its_own_word(&self) -> bool {
-        let is_local = |replica: &Replica| replica.source.url.scheme() == Scheme::File;
-        self.upload_url.is_some() && matches!(&self.replicas[..], [only] if is_local(only))
-    }
-
     fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
         let follow_links = self.options.follow_links;
         // The only source has nobody beside it who could be believed instead.
         let is_alone = self.replicas.len() == 1;
         let until = (!is_alone).then(|| Instant::now() + first_answer_max(self.options.patience));
-        let (client, kind, notices) = (self.client.clone(), self.digest_kind(), self.notify.clone());
+        let (client, kind, notices) = (self.client.clone(), self.judge.first_kind(), self.notify.clone());
         digests::ask(client, source, kind, follow_links, until, notices);
     }
 
     /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
     pub(crate) fn ask_instead(&mut self) {
-        let awaited = self.votes.awaited(self.pace.now());
+        let awaited = self.judge.votes().awaited(self.pace.now());
         for source in 0..self.replicas.len() {
             let replica = &mut self.replicas[source];
             let lane = replica.asking_lane.and_then(|lane| self.lanes.get(&lane));
@@ -102,14 +95,13 @@ impl Run<'_> {
 
     /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
     /// end with those that have never said one.
-    pub(crate) fn unsaid(&mut self, source: usize) -> Result<()> {
+    pub(crate) fn unsaid(&mut self, source: usize) {
         if self.replicas[source].asking_lane.take().is_none() {
-            return Ok(()); // It was asked beside the data meanwhile.
+            return; // It was asked beside the data meanwhile.
         }
         if self.client.http.is_silent(&self.replicas[source].source.url) {
-            return self.voted(source, Vec::new());
+            return self.tell_judge(Heard::Said { source, checksums: Vec::new() });
         }
         self.ask_beside(source);
-        Ok(())
     }
 }

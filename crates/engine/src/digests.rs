@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::limits::{DIGEST_PAUSES, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_peer::{Client, http};
@@ -22,10 +22,6 @@ use crate::Options;
 use crate::links::Served;
 use crate::notice::Notice;
 use crate::source::{Identity, Source};
-
-/// Between attempts to get a checksum: a server that is busy now may not be in a second.
-const PAUSES: [Duration; 3] =
-    [Duration::from_millis(200), Duration::from_millis(600), Duration::from_secs(2)];
 
 /// What a source says of its object.
 pub(crate) struct Word {
@@ -41,13 +37,7 @@ pub(crate) struct Word {
 
 /// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
 pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
-    let known = options.known.checksums.iter().map(Checksum::kind);
-    let mut kinds: Vec<ChecksumKind> = options.checksum.iter().map(|(kind, _)| *kind).collect();
-    kinds.extend(known.filter(|kind| options.checksum.as_ref().is_none_or(|(first, _)| first != kind)));
-    if kinds.is_empty() {
-        kinds.push(ChecksumKind::Adler32);
-    }
-    kinds
+    gridlane_plan::judge::kinds(options.checksum.as_ref(), &options.known)
 }
 
 /// Asks in the background; the answer comes as a notice. A server that is busy is asked again until `until`: others must
@@ -140,7 +130,7 @@ async fn patiently(
     kind: ChecksumKind,
     until: Option<Instant>,
 ) -> Result<Word> {
-    let mut pauses = PAUSES.into_iter();
+    let mut pauses = DIGEST_PAUSES.into_iter();
     loop {
         let said = word(client, source, Some(kind)).await;
         let is_doubtful = match &said {
@@ -151,7 +141,7 @@ async fn patiently(
             }
         };
         let is_busy = matches!(&said, Err(error) if error.kind() == ErrorKind::Busy);
-        let last = PAUSES[PAUSES.len() - 1];
+        let last = DIGEST_PAUSES[DIGEST_PAUSES.len() - 1];
         let later = until.filter(|until| is_busy && Instant::now() + last < *until).map(|_| last);
         match pauses.next().or(later).filter(|_| is_doubtful) {
             Some(pause) => tokio::time::sleep(pause).await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error};
 
-use crate::verdict::Basis;
+use gridlane_plan::judge::Basis;
 
 /// Takes the events of one copy, in order. Called from the copy's task: it must not block.
 pub trait Observer: Send + Sync {

@@ -9,15 +9,13 @@ use crate::run::Run;
 impl Run<'_> {
     /// Continues an earlier run's object, whose bytes are in the ledger now.
     pub(crate) fn resume_with(&mut self, size_bytes: u64) {
-        self.size_bytes = Some(size_bytes);
-        self.votes.continues(Some(size_bytes));
         self.target.agree(Some(size_bytes));
         self.journal_begun = true;
         self.observer.event(&Event::Started { size_bytes });
     }
 
     pub(crate) fn begin_journal(&mut self) -> Result<()> {
-        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.size_bytes) else {
+        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.judge.size_bytes()) else {
             return Ok(());
         };
         if self.journal_base == 0 {
@@ -30,7 +28,7 @@ impl Run<'_> {
             }
         }
         // The checksum may have been agreed before the size was.
-        match self.agreed() {
+        match self.judge.agreed() {
             Some(checksum) => self.journal_digest(&checksum),
             None => Ok(()),
         }

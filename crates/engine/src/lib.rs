@@ -5,15 +5,14 @@
 //!                │            ▲ ledger (who sent what, with which checksum)
 //!            notices          │
 //!                ▼            │
-//!               run ◀──▶ plan (pure)          run ──▶ journal, observer
+//!               run ◀──▶ plan, judge (pure)   run ──▶ journal, observer
 //! ```
 //!
 //! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
 //! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
-//! When every byte is there, the run compares checksums (`judge`) and, if somebody lied, finds
-//! out who and fetches those bytes elsewhere. Where the checksums of pieces are known, lanes compare each
-//! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
-//! (`wrong_pieces`).
+//! Which bytes are right, which source lied and what is fetched again is decided by
+//! [`judge`](gridlane_plan::judge), which is as pure as the plan: the run tells it what happens and does what it says
+//! (`judging`). Where the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
 //!
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine. One copy
 //! may have all of them.
@@ -25,42 +24,37 @@
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!
-//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`.
+//! Read first: [`CopySpec`] and [`copy`], then `run`, `notices`, `judging`, `lane`.
 
 mod again;
 mod asking;
-mod attempts;
 mod digests;
 pub mod events;
-mod fit;
+mod findings;
 mod governor;
-mod judge;
+mod judging;
 mod keeping;
-mod known;
 mod lane;
-mod ledger;
+mod learning;
 mod links;
 mod meter;
 mod notice;
+mod notices;
 mod ordered;
 mod pace;
 mod pieces;
 mod read_back;
 mod replica;
+mod report;
 mod resume;
 mod run;
 mod served;
-mod sizes;
 pub mod small;
 mod source;
 mod spec;
-mod suspects;
 mod target;
-mod thrown;
 mod trouble;
 mod upload;
-mod verdict;
-mod wrong_pieces;
 
 use std::future::Future;
 
@@ -70,13 +64,12 @@ use gridlane_peer::Client;
 
 pub use digests::hash_file;
 pub use events::{Event, Limit, Observer, Report, Snapshot, State};
-pub use known::{Known, PieceHashes};
 pub use lane::threads_are_few;
 pub use links::FoundMetalink;
 pub use pace::RateLimit;
 pub use spec::{CopySpec, Options, Outcome, TargetSpec};
-pub use verdict::Basis;
 
+pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 pub use gridlane_store::journal_key::JournalKeys;
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.

@@ -15,11 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, Hasher, RangeSet, Result};
+use gridlane_plan::judge::{Piece, PieceHashes, Sender, adler32_of};
 use gridlane_store::journal::JournaledRange;
 
-use crate::known::PieceHashes;
-use crate::ledger::{Piece, Sender};
-use crate::read_back::{adler32_of, matching, read_range};
+use crate::read_back::{OfFile, matching, read_range};
 
 /// What comparing a piece brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +168,9 @@ impl Pieces {
                 continue;
             }
             let mut hasher = Hasher::new(self.hashes.kind());
-            let Some(adler32) = adler32_of(file, range, |bytes| hasher.update(bytes)) else { continue };
+            let Some(adler32) = adler32_of(&OfFile(file), range, |bytes| hasher.update(bytes)) else {
+                continue;
+            };
             if self.hashes.is_right(index, &hasher.finish()) {
                 let covers = |claim: &&JournaledRange| claim.range.contains(range);
                 let source = claims.iter().rev().find(covers).map_or(u32::MAX, |claim| claim.source);
@@ -180,7 +181,7 @@ impl Pieces {
         let touching: Vec<JournaledRange> = claims.iter().filter(touches).copied().collect();
         for claim in matching(file, &touching) {
             for part in self.hashes.cut(claim.range).filter(|part| incomplete.contains(*part)) {
-                if let Some(adler32) = adler32_of(file, part, |_| {}) {
+                if let Some(adler32) = adler32_of(&OfFile(file), part, |_| {}) {
                     found.parts.push(JournaledRange { range: part, adler32, ..claim });
                 }
             }
@@ -214,7 +215,7 @@ impl PieceBytes<'_> {
     fn hashed(&self, range: ByteRange) -> Option<(u32, Checksum)> {
         let mut hasher = Hasher::new(ChecksumKind::Sha256);
         let adler32 = match self {
-            PieceBytes::InFile(file) => adler32_of(file, range, |bytes| hasher.update(bytes))?,
+            PieceBytes::InFile(file) => adler32_of(&OfFile(file), range, |bytes| hasher.update(bytes))?,
             PieceBytes::InMemory { bytes, offset } => {
                 let from = (range.start() - offset) as usize;
                 let bytes = bytes.get(from..from + range.len() as usize)?;

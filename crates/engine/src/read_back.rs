@@ -5,25 +5,24 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use gridlane_core::ByteRange;
-use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::IO_BYTES;
+use gridlane_plan::judge::{Reader, adler32_of};
 use gridlane_store::journal::JournaledRange;
 use gridlane_sys::AlignedBuf;
 
-/// The ranges whose bytes have the checksum that is claimed for them.
-pub(crate) fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
-    done.iter().copied().filter(|done| adler32_of(file, done.range, |_| {}) == Some(done.adler32)).collect()
+/// Reads a file for the judge.
+pub(crate) struct OfFile<'a>(pub(crate) &'a File);
+
+impl Reader for OfFile<'_> {
+    fn read(&self, range: ByteRange, take: &mut dyn FnMut(&[u8])) -> bool {
+        read_range(self.0, range, take).is_ok()
+    }
 }
 
-/// The adler32 of a range of a file, all of which goes through `take` as well; `None` when it cannot be
-/// read.
-pub(crate) fn adler32_of(file: &File, range: ByteRange, mut take: impl FnMut(&[u8])) -> Option<u32> {
-    let mut sum = ADLER32_EMPTY;
-    let read = read_range(file, range, |bytes| {
-        sum = adler32_combine(sum, adler32(bytes), bytes.len() as u64);
-        take(bytes);
-    });
-    read.ok().map(|()| sum)
+/// The ranges whose bytes have the checksum that is claimed for them.
+pub(crate) fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
+    let has_it = |done: &&JournaledRange| adler32_of(&OfFile(file), done.range, |_| {}) == Some(done.adler32);
+    done.iter().filter(has_it).copied().collect()
 }
 
 /// Reads all of a range of a file.

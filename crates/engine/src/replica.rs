@@ -38,22 +38,8 @@ pub(crate) struct Replica {
     pub(crate) asking_lane: Option<LaneId>,
     /// Its server was silent in an earlier copy, and is not waited for.
     pub(crate) was_silent: bool,
-    /// Its checksum was waited for in vain.
-    pub(crate) owed_in_vain: bool,
-    /// It has said what it states of the file, if anything.
-    pub(crate) has_spoken: bool,
     /// Why it is never used again.
     pub(crate) dead: Option<Error>,
-    /// What it sent is not to be believed.
-    pub(crate) distrusted: bool,
-    /// Dead only because more sources say another size.
-    pub(crate) outvoted: bool,
-    /// The hypothesis that is being tried says that it sent wrong bytes.
-    pub(crate) doubted: bool,
-    /// How many pieces it sent that were wrong.
-    pub(crate) wrong_pieces: u32,
-    /// Only a server named it: it has no vote.
-    pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
 }
@@ -88,14 +74,7 @@ impl Replica {
             asks_by_lane: false,
             asking_lane: None,
             was_silent: false,
-            owed_in_vain: false,
-            has_spoken: false,
             dead: None,
-            distrusted: false,
-            outvoted: false,
-            doubted: false,
-            wrong_pieces: 0,
-            is_served: false,
             last_error: None,
         }
     }

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use gridlane_core::limits::{FIRST_CONTACT_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result};
+use gridlane_core::limits::FIRST_CONTACT_MAX;
+use gridlane_core::{Backoff, ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result};
 use gridlane_peer::awake::Patience;
+use gridlane_plan::judge::{EARLIER, Event as Heard, Piece, Sender};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use tokio::task::JoinSet;
 
 use crate::digests::{self, Word};
 use crate::events::Event;
-use crate::ledger::{EARLIER, Piece, Sender};
 use crate::pieces::Surveyed;
 use crate::read_back::matching;
 use crate::run::Run;
@@ -46,12 +46,12 @@ impl Run<'_> {
             },
         };
         if let Some(partial) = self.target.partial()
-            && self.size_bytes.is_none()
-            && self.resumed_bytes == 0
+            && self.judge.size_bytes().is_none()
+            && self.judge.resumed_bytes() == 0
         {
             partial.restart()?;
         }
-        let (resumed_bytes, dropped) = (self.resumed_bytes, dropped.as_deref());
+        let (resumed_bytes, dropped) = (self.judge.resumed_bytes(), dropped.as_deref());
         self.observer.event(&Event::Plan { resumed_bytes, dropped });
         Ok(())
     }
@@ -62,15 +62,14 @@ impl Run<'_> {
     ) -> Result<std::result::Result<(), String>> {
         // Until somebody has answered, a failure or a stop leaves everything as it is.
         self.earlier_kept = true;
-        let mut pause = RECONNECT_PAUSE;
+        let mut backoff = Backoff::new();
         let hope = FIRST_CONTACT_MAX.min(self.options.patience);
         let verdict = loop {
             match self.same_object(journaled).await {
                 // The server may be about to be started again.
                 // By the clock on the wall: the copy's own does not count what it does not look at.
                 Err(error) if error.is_unreached() && self.pace.elapsed() < hope => {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                    tokio::time::sleep(backoff.pause()).await;
                 }
                 verdict => break verdict?,
             }
@@ -206,15 +205,17 @@ impl Run<'_> {
         if let Some(partial) = self.target.partial() {
             partial.restart_journal()?;
         }
-        let mut ledger = self.target.ledger();
-        for JournaledRange { range, adler32, .. } in found.right {
-            for part in ledger.claim(range, EARLIER) {
-                ledger.commit(Piece { range: part, adler32, sender: EARLIER });
+        {
+            let mut ledger = self.target.ledger();
+            for JournaledRange { range, adler32, .. } in found.right {
+                for part in ledger.claim(range, EARLIER) {
+                    ledger.commit(Piece { range: part, adler32, sender: EARLIER });
+                }
+                let epoch = ledger.epoch(range.start());
+                ledger.verify(range, epoch);
             }
-            let epoch = ledger.epoch(range.start());
-            ledger.verify(range, epoch);
-            self.resumed_bytes += range.len();
         }
+        self.tell_judge(Heard::Continued { size_bytes: None });
         Ok(true)
     }
 
@@ -255,10 +256,9 @@ impl Run<'_> {
                 let epoch = ledger.epoch(range.start());
                 ledger.verify(*range, epoch);
             }
-            self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
-            self.earlier.ranges = ledger.pieces().map(|piece| piece.range).collect();
         }
-        self.ask_strong();
+        self.tell_judge(Heard::Continued { size_bytes: Some(journaled.size_bytes) });
+        self.obey_judge().await?;
         self.journal_base =
             journaled.sources.iter().map(|source| source.id.saturating_add(1)).max().unwrap_or(1);
         self.resume_with(journaled.size_bytes);

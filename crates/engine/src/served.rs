@@ -16,18 +16,18 @@ use crate::run::Run;
 impl Run<'_> {
     /// A source has said what else there is.
     pub(crate) fn served(&mut self, source: usize, served: Served) -> Result<()> {
-        if self.is_described() || self.replicas[source].is_served {
+        if self.judge.is_described() || self.judge.members()[source].is_served {
             return Ok(());
         }
         if source == 0 {
             self.served_metalink = served.metalink;
             self.go_on_with_metalink()?;
         }
-        if self.told().is_none() && self.votes.statement(source).is_empty() {
+        if self.judge.told().is_none() && self.judge.votes().statement(source).is_empty() {
             return Ok(());
         }
         for url in served.replicas {
-            let count = self.replicas.iter().filter(|replica| replica.is_served).count();
+            let count = self.judge.members().iter().filter(|member| member.is_served).count();
             let is_known = self.replicas.iter().any(|replica| replica.source.url == url);
             if !is_known && count < SERVED_REPLICAS_MAX && self.replicas.len() < SOURCES_MAX {
                 self.add_served(url);
@@ -38,9 +38,8 @@ impl Run<'_> {
 
     fn add_served(&mut self, url: Url) {
         let name = url.to_string();
-        let mut replica = Replica::new(self.replicas.len(), url);
-        replica.is_served = true;
-        self.votes.add(self.pace.now(), false);
+        let replica = Replica::new(self.replicas.len(), url);
+        self.judge.add_source(self.pace.now(), false);
         self.observer.event(&Event::Added { source: self.replicas.len(), url: &name });
         self.replicas.push(replica);
         self.plan.add_source(self.pace.now());
@@ -55,10 +54,10 @@ impl Run<'_> {
             return Ok(());
         }
         let Some(url) = self.served_metalink.take() else { return Ok(()) };
-        let kind = self.digest_kind();
-        let checksum = self.votes.statement(0).iter().find(|own| own.kind() == kind).cloned();
+        let kind = self.judge.first_kind();
+        let checksum = self.judge.votes().statement(0).iter().find(|own| own.kind() == kind).cloned();
         self.found_metalink =
-            Some(FoundMetalink { url, is_source: false, size_bytes: self.size_bytes, checksum });
+            Some(FoundMetalink { url, is_source: false, size_bytes: self.judge.size_bytes(), checksum });
         Err(continues_with_metalink())
     }
 

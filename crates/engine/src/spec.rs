@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
+use gridlane_plan::judge::Known;
 use gridlane_store::journal_key::JournalKeys;
 
 use crate::events::Report;
-use crate::known::Known;
 use crate::links::FoundMetalink;
 use crate::pace::RateLimit;
 

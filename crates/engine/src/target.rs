@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, ChecksumKind, Result};
 use gridlane_plan::LaneId;
+use gridlane_plan::judge::{Ledger, Piece, PieceHashes, Sender};
 use gridlane_store::partial::PartialFile;
 use gridlane_sys::file::start_writeback;
 use tokio::sync::mpsc;
 
-use crate::known::PieceHashes;
-use crate::ledger::{Ledger, Piece, Sender};
 use crate::notice::Notice;
 use crate::ordered::Feed;
 use crate::pieces::{Found, PieceBytes, Pieces};
@@ -107,6 +106,7 @@ impl Target {
     }
 
     /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
+    #[cfg(test)]
     pub(crate) fn is_checked(&self) -> bool {
         match &self.pieces {
             Some(_) => self.ledger().unverified(self.size_bytes().unwrap_or(0)).is_empty(),

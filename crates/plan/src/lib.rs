@@ -55,12 +55,12 @@
 //!
 //! `plan` (events in, actions out), `assign` (sizes and the level), `hedge`, `health` (silence, loss,
 //! opening lanes), `report` (what the plan tells); below them `event`, `action` and `id`, `work` (bytes),
-//! `lane`, `source`, `streams` (how many lanes), `estimate` (rates); apart: `bound`.
+//! `lane`, `source`, `streams` (how many lanes), `estimate` (rates); apart: `bound`, and [`judge`].
 //!
-//! # Votes
+//! # The judge
 //!
-//! [`Votes`] is a machine of its own, and as pure: it hears what replicas state of the file, and says which bytes are
-//! right and for how long a word that is missing is waited for.
+//! [`judge`] is a machine of its own, and as pure: it hears what replicas state and send of the file, and says which bytes are
+//! right, which replica lied, and what is fetched again.
 //!
 //! # Memory
 //!
@@ -76,20 +76,20 @@ mod event;
 mod health;
 mod hedge;
 mod id;
+pub mod judge;
 mod lane;
 mod plan;
 mod report;
 mod settings;
 mod source;
 mod streams;
-mod votes;
 mod work;
 
 pub use action::Action;
 pub use bound::{SourcePath, fluid_bound_s};
 pub use event::{Event, Loss};
 pub use id::{LaneId, RequestId, SourceId};
+pub use judge::{first_answer_max, reading_max};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;
-pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};

@@ -254,6 +254,10 @@ impl Plan {
     }
 
     fn invalidate(&mut self, range: ByteRange, not_from: &[SourceId]) {
+        if self.is_complete() {
+            // Until now there was nothing to wait for.
+            self.progress_at = self.now;
+        }
         self.work.exclude(range, not_from);
         self.work.mark_missing(self.work.cut(range));
         for lane in self.lanes.values_mut().filter(|lane| not_from.contains(&lane.source)) {

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Time};
-use gridlane_plan::{Found, Verdict, Votes};
+use gridlane_plan::judge::{Found, Verdict, Votes};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Eight of the longest round trips.

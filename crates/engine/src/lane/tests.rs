@@ -10,6 +10,7 @@ use gridlane_net::{Dialer, Proxies};
 use gridlane_peer::Client;
 use gridlane_peer::http::Purpose;
 use gridlane_plan::LaneId;
+use gridlane_plan::judge::PieceHashes;
 use gridlane_store::partial::PartialFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 
 use super::{Command, Lane, end_all};
-use crate::known::PieceHashes;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;

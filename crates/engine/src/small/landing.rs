@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{SMALL_GROUP_BYTES_MAX, SMALL_GROUP_FILES_MAX, SMALL_GROUPS_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, Hasher};
+use gridlane_plan::judge::Basis;
 use gridlane_store::unnamed::{UnnamedFile, commit};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
 use crate::events::{Limit, Report, SourceReport, State};
-use crate::verdict::Basis;
 
 /// A sync, or a write, that takes longer waited for a device.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(2);

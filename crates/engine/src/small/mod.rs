@@ -162,6 +162,8 @@ impl SmallFiles {
         if has_value || is_known || streams.is_some() || limit.is_some() {
             return None;
         }
+        // Without a bound, and never long: one end for each file that is under way, and there are at most
+        // `SMALL_FILES_WAITING_MAX` of these (`has_room`).
         let (tell, ends) = mpsc::unbounded_channel();
         let kind = digests::kinds(options)[0];
         let leaves = Arc::new(Semaphore::new(bounds.files_open_max));

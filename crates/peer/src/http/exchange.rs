@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{
-    BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, REDIRECTS_MAX,
-};
-use gridlane_core::{Boxed, Error, ErrorKind, Result, Url};
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
+use gridlane_core::{Backoff, Boxed, Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
@@ -204,12 +202,11 @@ impl Client {
     /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
     /// error means that there was no answer; it names the endpoint.
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
-        let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
+        let (began, mut backoff) = (Instant::now(), Backoff::new());
         loop {
             match self.exchange_for(request, Purpose::Question, self.answer_max).await {
                 Err(error) if error.is_unreached() && began.elapsed() < self.connect_max => {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                    tokio::time::sleep(backoff.pause()).await;
                 }
                 outcome => return outcome,
             }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{
-    IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
+use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
+use gridlane_core::{
+    Backoff, Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url,
 };
-use gridlane_core::{Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_net::{Dialer, Identity, IdentityId};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
@@ -218,7 +218,7 @@ impl Client {
             }
             let mut way = Way::new(url.clone());
             let (mut was_sent, mut has_taken) = (false, false);
-            let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
+            let (began, mut backoff) = (Instant::now(), Backoff::new());
             loop {
                 let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
                 let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
@@ -240,8 +240,7 @@ impl Client {
                 };
                 let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
                 if error.is_unreached() && may_come && way.is_at_origin() {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                    tokio::time::sleep(backoff.pause()).await;
                     continue;
                 }
                 if has_taken {

@@ -8,8 +8,10 @@
 //! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
 //! see `Sim::check_request`.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
+mod court;
+mod liar;
 mod server;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +20,8 @@ use std::time::Duration;
 use gridlane_core::{ByteRange, RangeSet, Time};
 use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, SourceId, SourceState};
 
+pub(crate) use court::{Case, Ended, Judged};
+pub(crate) use liar::{Holding, When, checksum, colliding, noise};
 pub(crate) use server::{MB, Server, TellsSize, causal_bound_s};
 
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
@@ -135,6 +139,8 @@ struct Sim<'a> {
     lanes_most: usize,
     lanes_most_per_source: Vec<usize>,
     entries_most: usize,
+    /// Whether the bytes are right is found out as well.
+    court: Option<court::Court>,
 }
 
 impl<'a> Sim<'a> {
@@ -161,6 +167,7 @@ impl<'a> Sim<'a> {
             lanes_most: 0,
             lanes_most_per_source: vec![0; servers.len()],
             entries_most: 0,
+            court: None,
         }
     }
 
@@ -309,8 +316,12 @@ impl<'a> Sim<'a> {
         assert!(!range.is_empty(), "an empty request");
         assert!(lane.requests.len() < 16, "too many requests on one lane");
         assert!(server.pipelines || lane.requests.is_empty(), "a second request on a lane that cannot");
-        if self.is_size_known {
-            assert!(range.end() <= self.world.size_bytes, "{range} is behind the end");
+        let size_bytes = match &self.court {
+            Some(court) => court.size_bytes(),
+            None => self.is_size_known.then_some(self.world.size_bytes),
+        };
+        if let Some(size_bytes) = size_bytes {
+            assert!(range.end() <= size_bytes, "{range} is behind the end");
         }
         if let Some(window) = self.world.settings.window_bytes {
             assert!(range.end() <= self.released_bytes as u64 + window, "{range} leaves the window");
@@ -318,7 +329,12 @@ impl<'a> Sim<'a> {
         if server.ignores_ranges.is_some() && range.start() == 0 {
             return; // The whole object, of which some may be there.
         }
-        let done = self.claimed.intersection(range);
+        let done = match &self.court {
+            // A source that was asked for a piece before it sent a wrong one may still bring it.
+            Some(court) if court.case.terms.known.pieces.is_some() => Vec::new(),
+            Some(court) => court.there(range),
+            None => self.claimed.intersection(range),
+        };
         assert!(done.is_empty(), "{range} asked for at {} s although {done:?} is there", self.now_s);
         // Others' requests for the same bytes: one at most at each byte.
         let mut others = RangeSet::new();
@@ -447,6 +463,7 @@ impl<'a> Sim<'a> {
             lane.window_bytes = f64::INFINITY;
         }
         lane.credit_bytes += bytes;
+        let (size_bytes, held_bytes) = self.sizes_of(source);
         loop {
             let Some(lane) = self.lanes.get_mut(&id) else { return };
             if lane.connection != Connection::Open {
@@ -465,20 +482,21 @@ impl<'a> Sim<'a> {
                 self.answer(id);
                 continue;
             }
-            let end = request.range.end().min(self.world.size_bytes);
-            let take = (end.saturating_sub(request.cursor)).min(lane.credit_bytes as u64);
+            let end = request.range.end().min(size_bytes);
+            if request.cursor >= held_bytes && request.cursor < end {
+                return self.lose(id, Loss::Failed);
+            }
+            let take = (end.min(held_bytes).saturating_sub(request.cursor)).min(lane.credit_bytes as u64);
             if take > 0 {
                 let arrived = ByteRange::at(request.cursor, take);
                 request.cursor += take;
                 lane.credit_bytes -= take as f64;
                 lane.sent_bytes += take;
                 lane.heard_at_s = now_s;
-                let before = self.claimed.intersection(arrived);
-                let fresh_bytes = take - before.iter().map(|part| part.len()).sum::<u64>();
-                for part in self.claimed.missing(arrived) {
-                    self.claimed_by[source].insert(part);
-                }
-                self.claimed.insert(arrived);
+                let fresh_bytes = match self.court {
+                    Some(_) => self.take(source, arrived),
+                    None => self.claim(source, arrived),
+                };
                 self.extra_bytes += take - fresh_bytes;
                 self.tell(Event::Received { lane: id, bytes: take, fresh_bytes });
             } else if request.cursor < end {
@@ -488,12 +506,24 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// How many of these bytes were not there.
+    fn claim(&mut self, source: usize, arrived: ByteRange) -> u64 {
+        let missing = self.claimed.missing(arrived);
+        for part in &missing {
+            self.claimed_by[source].insert(*part);
+        }
+        self.claimed.insert(arrived);
+        missing.iter().map(|part| part.len()).sum()
+    }
+
     /// The head of an answer: it tells the size, and what the server can do.
     fn answer(&mut self, id: LaneId) {
         let size_bytes = self.world.size_bytes;
         let lane = self.lanes.get_mut(&id).expect("it just answered");
         lane.heard_at_s = self.now_s;
-        let server = &self.servers[lane.source];
+        let source = lane.source;
+        let server = &self.servers[source];
+        let pipelines = server.pipelines && server.ignores_ranges.is_none();
         if let (Some(TellsSize(tells_size)), Some(request)) =
             (server.ignores_ranges, lane.requests.front_mut())
         {
@@ -503,11 +533,13 @@ impl<'a> Sim<'a> {
                 return;
             }
         }
-        if !self.is_size_known {
+        if self.court.is_some() {
+            self.identify(source);
+        } else if !self.is_size_known {
             self.is_size_known = true;
             self.tell(Event::SizeKnown { size_bytes });
         }
-        if server.pipelines && server.ignores_ranges.is_none() {
+        if pipelines {
             self.tell(Event::Pipelines { lane: id });
         }
     }
@@ -525,7 +557,7 @@ impl<'a> Sim<'a> {
         lane.requests.pop_front();
         lane.heard_at_s = self.now_s;
         self.tell(Event::RequestDone { lane: id });
-        if !self.is_size_known && server.ignores_ranges.is_some() {
+        if self.court.is_none() && !self.is_size_known && server.ignores_ranges.is_some() {
             self.is_size_known = true;
             self.tell(Event::SizeKnown { size_bytes: self.world.size_bytes });
         }
@@ -586,7 +618,11 @@ impl<'a> Sim<'a> {
 
     /// The target takes what is there, in order.
     fn release(&mut self) {
-        let there = self.claimed.first().filter(|range| range.start() == 0).map_or(0, ByteRange::end);
+        let there = match &self.court {
+            Some(court) => court.there(ByteRange::new(0, u64::MAX)).first().copied(),
+            None => self.claimed.first(),
+        };
+        let there = there.filter(|range| range.start() == 0).map_or(0, ByteRange::end);
         let taken = (self.released_bytes + self.world.target_rate * self.world.step_s).min(there as f64);
         if self.world.settings.window_bytes.is_some() && taken > self.released_bytes {
             self.released_bytes = taken;
@@ -605,7 +641,11 @@ impl<'a> Sim<'a> {
         });
         let changes = self.servers.iter().flat_map(|server| server.rates.iter().map(|(at_s, _)| *at_s));
         let deadline = self.plan.deadline().map(|at| at.since_origin().as_secs_f64());
-        let is_released = self.claimed.first().is_none_or(|range| range.end() as f64 <= self.released_bytes);
+        let first = match &self.court {
+            Some(court) => court.there(ByteRange::new(0, u64::MAX)).first().copied(),
+            None => self.claimed.first(),
+        };
+        let is_released = first.is_none_or(|range| range.end() as f64 <= self.released_bytes);
         if self.world.settings.window_bytes.is_some() && !is_released {
             return after_s;
         }

@@ -20,7 +20,7 @@
 //! in vain, or is silent for too long. How long that is depends on that replica and on the user's patience alone, and never
 //! on the others:
 //!
-//! - one that has not answered anything yet has a sixth of the patience, at least [`SILENT`](crate::settings) as every
+//! - one that has not answered anything yet has a sixth of the patience, at least `SILENT` as every
 //!   lane has, and eight of its own round trips, counted from when it was asked;
 //! - one that has answered something and owes its checksum may be reading the file for it. It has all of the patience, and the
 //!   time that a slow disk takes, counted from when every byte was there.

@@ -2,7 +2,7 @@
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind};
 
-/// What somebody who is believed says of the object. It counts before what sources say, and after what the
+/// The statements of a believed party about the object. It counts before what sources say, and after what the
 /// caller says.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -10,7 +10,7 @@ pub struct Known {
     pub size_bytes: Option<u64>,
     /// Checksums of the whole, the strongest first; all of them are compared.
     pub checksums: Vec<Checksum>,
-    /// Checksums of its pieces. Without a size they are not used: nobody could tell where the last one ends.
+    /// Checksums of its pieces. Without a size they are not used: nothing would tell where the last one ends.
     pub pieces: Option<PieceHashes>,
 }
 
@@ -52,35 +52,35 @@ impl PieceHashes {
         self.size_bytes
     }
 
-    /// How many there are.
+    /// The number of pieces.
     pub fn count(&self) -> u64 {
         self.hashes.len() as u64
     }
 
     /// The piece that a byte is in.
-    pub(crate) fn index_of(&self, offset: u64) -> u64 {
+    pub fn index_of(&self, offset: u64) -> u64 {
         offset / self.piece_bytes
     }
 
     /// Where a piece lies.
-    pub(crate) fn range(&self, index: u64) -> ByteRange {
+    pub fn range(&self, index: u64) -> ByteRange {
         let start = (index * self.piece_bytes).min(self.size_bytes);
         ByteRange::new(start, start.saturating_add(self.piece_bytes).min(self.size_bytes))
     }
 
-    /// Whether these are the bytes of a piece, by their checksum.
-    pub(crate) fn is_right(&self, index: u64, found: &Checksum) -> bool {
+    /// True if these are the bytes of a piece, by their checksum.
+    pub fn is_right(&self, index: u64, found: &Checksum) -> bool {
         self.hashes.get(index as usize) == Some(found)
     }
 
     /// The pieces that `range` touches.
-    pub(crate) fn touched(&self, range: ByteRange) -> impl Iterator<Item = u64> + use<> {
+    pub fn touched(&self, range: ByteRange) -> impl Iterator<Item = u64> + use<> {
         let last = range.end().min(self.size_bytes).div_ceil(self.piece_bytes);
         self.index_of(range.start())..last
     }
 
     /// `range`, cut where pieces end.
-    pub(crate) fn cut(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
+    pub fn cut(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
         let parts = self.touched(range).map(move |index| self.range(index).intersection(range));
         // What lies behind the last piece belongs to none.
         let behind = range.intersection(ByteRange::new(self.size_bytes, u64::MAX));

@@ -1,39 +1,44 @@
-//! Pieces that are wrong, and the sources that may send each of them next.
+//! Pieces that turned out to be wrong: which sources to blame, and which may send them again.
+//!
+//! A piece is asked of those first that have not sent any of it. When there is no source like that any more it is
+//! asked of one source alone: then it is clear which one lies. When all have failed, no source has what
+//! the metalink describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ledger::{Piece, Sender};
+use gridlane_core::limits::WRONG_PIECES_OFTEN;
 
-/// How often one source alone is asked for the same piece: bytes may be damaged on the way, once.
+use super::ledger::{Piece, Sender};
+
+/// The number of times that one source alone is asked for the same piece: bytes may be damaged on the way, once.
 const ALONE_MAX: u32 = 2;
 
 /// Pieces that are not right yet, by their number.
 #[derive(Debug, Default)]
-pub(crate) struct WrongPieces(pub(crate) BTreeMap<u64, Attempts>);
+pub(super) struct WrongPieces(pub(super) BTreeMap<u64, Attempts>);
 
-/// What was tried for one piece.
+/// The attempts at one piece.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts {
-    /// Who sent any of it.
+pub(super) struct Attempts {
+    /// The senders of any of it.
     senders: BTreeSet<Sender>,
-    /// How often somebody sent all of it.
+    /// The number of times that a sender sent all of it.
     alone: BTreeMap<Sender, u32>,
-    /// Who may send it now.
-    pub(crate) allowed: Vec<Sender>,
+    /// The senders that may send it now.
+    pub(super) allowed: Vec<Sender>,
 }
 
 /// A source that could be asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) number: Sender,
-    pub(crate) wrong_pieces: u32,
+pub(super) struct Candidate {
+    pub(super) number: Sender,
+    pub(super) wrong_pieces: u32,
     /// Not in use: the plan calls it only when another one is lost.
-    pub(crate) is_spare: bool,
+    pub(super) is_spare: bool,
 }
 
 impl Attempts {
-    /// These parts of it were not what they should be.
-    pub(crate) fn failed(&mut self, parts: &[Piece]) {
+    pub(super) fn failed(&mut self, parts: &[Piece]) {
         self.senders.extend(parts.iter().map(|part| part.sender));
         if let Some(only) = only_sender(parts) {
             *self.alone.entry(only).or_default() += 1;
@@ -41,8 +46,8 @@ impl Attempts {
         self.allowed.clear();
     }
 
-    /// Who may send it now; nobody when all have failed.
-    pub(crate) fn choose(&mut self, candidates: &[Candidate]) {
+    /// Chooses the senders that may send it now; none when all have failed.
+    pub(super) fn choose(&mut self, candidates: &[Candidate]) {
         let untried = candidates.iter().filter(|candidate| !self.senders.contains(&candidate.number));
         let rank = |candidate: &Candidate| (candidate.is_spare, candidate.wrong_pieces > 0);
         if let Some(best) = untried.clone().map(rank).min() {
@@ -58,16 +63,22 @@ impl Attempts {
     }
 }
 
-/// Who sent all of a piece, when it was one.
-pub(crate) fn only_sender(parts: &[Piece]) -> Option<Sender> {
+/// The sender of all of a piece, when it was one.
+pub(super) fn only_sender(parts: &[Piece]) -> Option<Sender> {
     let first = parts.first()?.sender;
     parts.iter().all(|part| part.sender == first).then_some(first)
 }
 
+/// Whether so many wrong pieces among all that came from a source are too many for a bad place on its disk.
+pub(super) fn is_often(wrong: u32, piece_bytes: u64, received_bytes: u64) -> bool {
+    wrong >= 2 && u64::from(wrong) * WRONG_PIECES_OFTEN >= received_bytes / piece_bytes.max(1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use gridlane_core::ByteRange;
+
+    use super::*;
 
     fn part(start: u64, sender: Sender) -> Piece {
         Piece { range: ByteRange::at(start, 10), adler32: 1, sender }
@@ -77,6 +88,13 @@ mod tests {
         let numbers = 0..wrong.len() as Sender;
         let of = |number: Sender| Candidate { number, wrong_pieces: wrong[number as usize], is_spare: false };
         numbers.map(of).collect()
+    }
+
+    #[test]
+    fn a_few_wrong_pieces_are_a_bad_disk_and_many_another_file() {
+        assert!(!is_often(1, 10, 10), "damaged on the way");
+        assert!(is_often(2, 10, 89), "two of eight");
+        assert!(!is_often(2, 10, 90), "two of nine");
     }
 
     #[test]

@@ -1,33 +1,36 @@
-//! Which bytes are there, what their checksum is, and who sent them.
+//! Which bytes are there, what their checksum is, and which source sent them.
 //!
 //! Two lanes may carry the same bytes for a moment (a hedge). So that each byte is written once and its
 //! sender is known, a lane *claims* bytes before it writes them and *commits* them after. Only what was
-//! not claimed is written; whoever comes second throws its copy away.
+//! not claimed is written; the lane that comes second throws its copy away.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::limits::LEDGER_PIECE_BYTES_MAX;
-use gridlane_core::{ByteRange, Checksum, RangeSet};
+use gridlane_core::{ByteRange, RangeSet};
 
-/// Who sent bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
+/// The sender of bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
 /// earlier copy's journal knows.
-pub(crate) type Sender = u32;
+pub type Sender = u32;
 
 /// First number of senders that are no source of this copy.
-pub(crate) const EARLIER: Sender = 1 << 16;
+pub const EARLIER: Sender = 1 << 16;
 
 /// Adjoining bytes of one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) range: ByteRange,
-    pub(crate) adler32: u32,
-    pub(crate) sender: Sender,
+pub struct Piece {
+    /// Where they lie.
+    pub range: ByteRange,
+    /// Their checksum.
+    pub adler32: u32,
+    /// Their source.
+    pub sender: Sender,
 }
 
 /// All pieces of the object that are there.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     claimed: RangeSet,
     /// Bytes of all pieces.
     committed_bytes: u64,
@@ -37,12 +40,12 @@ pub(crate) struct Ledger {
     /// Pieces end at multiples of this, so that each part with a checksum of its own can be forgotten; 0:
     /// nowhere.
     boundary_bytes: u64,
-    /// What has been compared with a checksum of its own: right, whoever sent it.
+    /// Ranges that were compared with a checksum of their own: right, from whichever sender.
     verified: RangeSet,
     /// By number of the boundary in front: how often bytes behind it were forgotten. What was hashed before may
     /// have been written anew since.
     epochs: BTreeMap<u64, u64>,
-    /// Whose bytes are not taken.
+    /// Senders whose bytes are not taken.
     refused: BTreeSet<Sender>,
     /// Committed and not told to the journal yet.
     unjournaled: Vec<Piece>,
@@ -52,13 +55,13 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// A ledger whose pieces end at multiples of `boundary_bytes` at the latest; what is committed must not
     /// lie across one.
-    pub(crate) fn with_boundaries(boundary_bytes: u64) -> Ledger {
+    pub fn with_boundaries(boundary_bytes: u64) -> Ledger {
         Ledger { boundary_bytes, ..Ledger::default() }
     }
 
-    /// Reserves for `sender` what of `range` nobody has; the caller writes these parts, then commits them.
+    /// Reserves for `sender` the parts of `range` that are not claimed; the caller writes these parts, then commits them.
     /// A sender that is refused gets nothing.
-    pub(crate) fn claim(&mut self, range: ByteRange, sender: Sender) -> Vec<ByteRange> {
+    pub fn claim(&mut self, range: ByteRange, sender: Sender) -> Vec<ByteRange> {
         if self.refused.contains(&sender) {
             return Vec::new();
         }
@@ -68,7 +71,7 @@ impl Ledger {
     }
 
     /// Records a claimed piece that has been written.
-    pub(crate) fn commit(&mut self, piece: Piece) {
+    pub fn commit(&mut self, piece: Piece) {
         debug_assert!(self.claimed.contains(piece.range));
         self.add(piece);
         self.unjournaled_bytes += piece.range.len();
@@ -80,7 +83,7 @@ impl Ledger {
     }
 
     /// Records a piece that a journal vouched for and whose bytes were checked.
-    pub(crate) fn restore(&mut self, piece: Piece) {
+    pub fn restore(&mut self, piece: Piece) {
         for part in self.claim(piece.range, piece.sender) {
             if part == piece.range {
                 self.add(piece);
@@ -91,9 +94,9 @@ impl Ledger {
         }
     }
 
-    /// Takes back a piece that was forgotten and whose bytes are still there. `false`: somebody has claimed some of
+    /// Takes back a piece that was forgotten and whose bytes are still there. `false`: another one has claimed some of
     /// it, or its sender is refused.
-    pub(crate) fn regain(&mut self, piece: Piece) -> bool {
+    pub fn regain(&mut self, piece: Piece) -> bool {
         let is_free =
             self.claimed.missing(piece.range) == [piece.range] && !self.refused.contains(&piece.sender);
         if is_free {
@@ -121,14 +124,14 @@ impl Ledger {
         self.pieces.insert(piece.range.start(), piece);
     }
 
-    /// From now on takes bytes from anybody but `senders`.
-    pub(crate) fn refuse(&mut self, senders: BTreeSet<Sender>) {
+    /// From now on takes bytes from all but `senders`.
+    pub fn refuse(&mut self, senders: BTreeSet<Sender>) {
         self.refused = senders;
     }
 
     /// Forgets every piece of senders that are refused; returns them: their bytes are missing now. A
     /// piece that was being written at that time is found the next time.
-    pub(crate) fn forget_refused(&mut self) -> Vec<Piece> {
+    pub fn forget_refused(&mut self) -> Vec<Piece> {
         let refused = std::mem::take(&mut self.refused);
         let missing = self.forget(|sender| refused.contains(&sender));
         self.refused = refused;
@@ -137,7 +140,7 @@ impl Ledger {
 
     /// Forgets every piece of a sender that `is_bad` names, unless it is verified; returns them: their bytes
     /// are missing now.
-    pub(crate) fn forget(&mut self, is_bad: impl Fn(Sender) -> bool) -> Vec<Piece> {
+    pub fn forget(&mut self, is_bad: impl Fn(Sender) -> bool) -> Vec<Piece> {
         self.forget_pieces(ByteRange::new(0, u64::MAX), |piece| is_bad(piece.sender))
     }
 
@@ -161,13 +164,13 @@ impl Ledger {
     }
 
     /// Changes whenever bytes are forgotten between the boundaries around `offset`.
-    pub(crate) fn epoch(&self, offset: u64) -> u64 {
+    pub fn epoch(&self, offset: u64) -> u64 {
         let boundary = offset.checked_div(self.boundary_bytes);
         boundary.and_then(|boundary| self.epochs.get(&boundary)).copied().unwrap_or(0)
     }
 
-    /// Whether every byte of `range` has been committed.
-    pub(crate) fn is_committed(&self, range: ByteRange) -> bool {
+    /// True if every byte of `range` has been committed.
+    pub fn is_committed(&self, range: ByteRange) -> bool {
         let before = self.pieces.range(..range.start()).next_back().map(|(_, piece)| piece);
         let inside = self.pieces.range(range.start()..range.end()).map(|(_, piece)| piece);
         let bytes = |piece: &Piece| piece.range.intersection(range).len();
@@ -176,7 +179,7 @@ impl Ledger {
 
     /// Notes that `range`, as it was in `epoch`, has the checksum it should have. `false`: it is another one
     /// by now.
-    pub(crate) fn verify(&mut self, range: ByteRange, epoch: u64) -> bool {
+    pub fn verify(&mut self, range: ByteRange, epoch: u64) -> bool {
         let is_same = self.epoch(range.start()) == epoch;
         if is_same {
             self.verified.insert(range);
@@ -186,13 +189,13 @@ impl Ledger {
 
     /// Forgets `range`, which as it was in `epoch` has another checksum than it should have; returns its
     /// pieces. `None`: it is another one by now.
-    pub(crate) fn reject(&mut self, range: ByteRange, epoch: u64) -> Option<Vec<Piece>> {
+    pub fn reject(&mut self, range: ByteRange, epoch: u64) -> Option<Vec<Piece>> {
         (self.epoch(range.start()) == epoch).then(|| self.forget_pieces(range, |_| true))
     }
 
     /// Forgets all pieces that have bytes of `range`, also those that were compared with a checksum of their own: the file
     /// has lost them. Returns them: their bytes are missing now.
-    pub(crate) fn lose(&mut self, range: ByteRange) -> Vec<Piece> {
+    pub fn lose(&mut self, range: ByteRange) -> Vec<Piece> {
         let touches = |piece: &&Piece| !piece.range.intersection(range).is_empty();
         let lost: Vec<Piece> = self.pieces.values().filter(touches).copied().collect();
         for piece in &lost {
@@ -202,25 +205,25 @@ impl Ledger {
         lost
     }
 
-    /// What of the first `size_bytes` has not been compared with a checksum of its own.
-    pub(crate) fn unverified(&self, size_bytes: u64) -> Vec<ByteRange> {
+    /// The parts of the first `size_bytes` that have not been compared with a checksum of its own.
+    pub fn unverified(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.verified.missing(ByteRange::new(0, size_bytes))
     }
 
-    /// Forgets everything. Never while pieces are compared: who knows them knows the size, and only another
+    /// Forgets everything. Never while pieces are compared: where they are known the size is, and only another
     /// size makes a copy begin anew.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         debug_assert_eq!(self.boundary_bytes, 0);
         *self = Ledger::default();
     }
 
     /// Bytes that a sender contributed.
-    pub(crate) fn bytes_of(&self, sender: Sender) -> u64 {
+    pub fn bytes_of(&self, sender: Sender) -> u64 {
         self.pieces.values().filter(|piece| piece.sender == sender).map(|piece| piece.range.len()).sum()
     }
 
-    /// Who sent all of `range`; `None` when nobody or several did.
-    pub(crate) fn sender_of(&self, range: ByteRange) -> Option<Sender> {
+    /// The sender of all of `range`; `None` when there is none, or several.
+    pub fn sender_of(&self, range: ByteRange) -> Option<Sender> {
         let (first, piece) = self.pieces.range(..=range.start()).next_back()?;
         let parts = self.pieces.range(first..).map(|(_, part)| part);
         let parts = parts.take_while(|part| part.range.start() < range.end());
@@ -228,8 +231,8 @@ impl Ledger {
         (is_one && self.is_committed(range)).then_some(piece.sender)
     }
 
-    /// Everyone who contributed, smallest contribution first.
-    pub(crate) fn senders(&self) -> Vec<Sender> {
+    /// Every contributor, smallest contribution first.
+    pub fn senders(&self) -> Vec<Sender> {
         let mut bytes: BTreeMap<Sender, u64> = BTreeMap::new();
         for piece in self.pieces.values() {
             *bytes.entry(piece.sender).or_default() += piece.range.len();
@@ -239,28 +242,28 @@ impl Ledger {
         senders.into_iter().map(|(sender, _)| sender).collect()
     }
 
-    /// Whether everything that was claimed has been committed.
-    pub(crate) fn is_settled(&self) -> bool {
+    /// True if everything that was claimed has been committed.
+    pub fn is_settled(&self) -> bool {
         self.claimed.len() == self.committed_bytes
     }
 
-    /// The parts of an object of `size_bytes` that nobody has claimed.
-    pub(crate) fn missing(&self, size_bytes: u64) -> Vec<ByteRange> {
+    /// The parts of an object of `size_bytes` that are not claimed.
+    pub fn missing(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.claimed.missing(ByteRange::new(0, size_bytes))
     }
 
-    /// The parts of `range` that nobody has claimed.
-    pub(crate) fn missing_in(&self, range: ByteRange) -> Vec<ByteRange> {
+    /// The parts of `range` that are not claimed.
+    pub fn missing_in(&self, range: ByteRange) -> Vec<ByteRange> {
         self.claimed.missing(range)
     }
 
     /// All pieces, ascending.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.values()
     }
 
     /// The adler32 of the whole object; `None` while bytes are missing.
-    pub(crate) fn adler32(&self, size_bytes: u64) -> Option<u32> {
+    pub fn adler32(&self, size_bytes: u64) -> Option<u32> {
         let mut at = 0;
         let mut adler32 = ADLER32_EMPTY;
         for piece in self.pieces.values() {
@@ -274,12 +277,12 @@ impl Ledger {
     }
 
     /// Bytes committed since the journal was last told.
-    pub(crate) fn unjournaled_bytes(&self) -> u64 {
+    pub fn unjournaled_bytes(&self) -> u64 {
         self.unjournaled_bytes
     }
 
     /// Takes the pieces that the journal has not been told of.
-    pub(crate) fn take_unjournaled(&mut self) -> Vec<Piece> {
+    pub fn take_unjournaled(&mut self) -> Vec<Piece> {
         self.unjournaled_bytes = 0;
         let mut pieces = std::mem::take(&mut self.unjournaled);
         // Lanes took turns: put each one's adjoining pieces together, so that a record covers more.
@@ -307,21 +310,6 @@ fn merged(before: &Piece, after: &Piece) -> Piece {
         range: ByteRange::new(before.range.start(), after.range.end()),
         adler32: adler32_combine(before.adler32, after.adler32, after.range.len()),
         sender: before.sender,
-    }
-}
-
-/// Bytes of one sender that were thrown away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Thrown {
-    /// What they were.
-    pub(crate) piece: Piece,
-    /// Of a part that was cut: its SHA-256.
-    pub(crate) sha256: Option<Checksum>,
-}
-
-impl From<Piece> for Thrown {
-    fn from(piece: Piece) -> Thrown {
-        Thrown { piece, sha256: None }
     }
 }
 
