@@ -1,5 +1,5 @@
-//! What a client remembers of servers that were waited for in vain, so that the next files of a command need not wait for
-//! them again; for a minute, since a server that had one bad moment may say later what it has.
+//! Servers that were waited for in vain, remembered so that the next files of a command need not wait for them again; for
+//! a minute, since a server that had one bad moment may answer later.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use gridlane_core::limits::MUTE_MAX;
 
 use crate::memory::{Asked, Memory};
 
-/// Of all servers, shared by the clones of a client.
+/// The servers of all clones of a client.
 pub type Mutes = Memory<Asked, Mute>;
 
-/// What of one server was waited for in vain, and until when that counts.
+/// Waits for one server that were in vain, and until when they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mute {
     silent_until: Option<Instant>,
@@ -18,12 +18,12 @@ pub struct Mute {
 }
 
 impl Mute {
-    /// Whether it had not answered anything.
+    /// True if it had not answered anything.
     pub fn is_silent(self, now: Instant) -> bool {
         self.silent_until.is_some_and(|until| now < until)
     }
 
-    /// Whether it had answered, and owed its checksum.
+    /// True if it had answered, and owed its checksum.
     pub fn is_owing(self, now: Instant) -> bool {
         self.owing_until.is_some_and(|until| now < until)
     }

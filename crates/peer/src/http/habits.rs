@@ -1,11 +1,11 @@
-//! What a client remembers of servers, so that it need not ask each time.
+//! Quirks of servers, remembered so that they need not be found out each time.
 
 use crate::memory::{Asked, Memory};
 
-/// Files whose checksum a server did not say before it is believed that it never says one.
+/// Files whose checksum a server did not state before it is believed that it never states one.
 const SILENT_FILES: u8 = 3;
 
-/// Of all servers, shared by the clones of a client. Not by the way there: many servers are behind one proxy.
+/// The quirks of all servers, shared by the clones of a client; not by the way there: many servers are behind one proxy.
 pub(super) type Habits = Memory<Asked, Habit>;
 
 /// One server.
@@ -21,7 +21,7 @@ pub(super) struct Habit {
 }
 
 impl Habit {
-    /// Whether it is no use to ask for a checksum.
+    /// True if it is no use to ask for a checksum.
     pub(super) fn is_silent(self) -> bool {
         !self.says_digests && self.silent_files >= SILENT_FILES
     }

@@ -1,4 +1,4 @@
-//! What an HTTP status means to somebody who wanted a file.
+//! The meaning of an HTTP status for a client that wants a file.
 
 use std::time::SystemTime;
 

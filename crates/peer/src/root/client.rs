@@ -1,4 +1,4 @@
-//! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
+//! One request with one answer: sessions, redirects, waits, and errors that name the endpoint.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,11 +39,11 @@ type Pool = pool::Pool<Server, Wire>;
 /// Makes requests and sessions. Its clones share their idle sessions, and what they learn of servers, with it.
 #[derive(Clone)]
 pub struct Client {
-    /// How long an answer may take, for each of the servers that redirects lead to.
+    /// Longest wait for an answer, for each of the servers that redirects lead to.
     pub answer_max: Duration,
-    /// How long a server that does not take a connection is tried again with a question.
+    /// Time for which requests try again to reach a server that does not take a connection.
     pub connect_max: Duration,
-    /// Whether bytes travel with a checksum for each page, where the server can and TLS does not protect them.
+    /// True if bytes travel with a checksum for each page, where the server can and TLS does not protect them.
     pub pages: bool,
     dialer: Dialer,
     pool: Pool,
@@ -54,13 +54,13 @@ pub struct Client {
 /// An answer that was collected.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// What was answered.
+    /// The bytes of the answer.
     pub body: Vec<u8>,
-    /// Who answered, after redirects.
+    /// The URL that answered, after redirects.
     pub url: Url,
 }
 
-/// What a request came to.
+/// The end of a request.
 enum Came {
     Done(Box<Connection>),
     Elsewhere(gridlane_xrd::answer::Redirect),
@@ -80,7 +80,7 @@ impl Client {
         Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, habits, credentials }
     }
 
-    /// Asks one question about the path of `url` and collects the answer, which may have up to
+    /// Makes one request about the path of `url` and collects the answer, which may have up to
     /// [`ROOT_ANSWER_BYTES_MAX`](gridlane_core::limits::ROOT_ANSWER_BYTES_MAX).
     ///
     /// Redirects are followed; a wait that the server asks for is waited, up to [`ROOT_WAIT_MAX`] in all. What may be
@@ -101,8 +101,8 @@ impl Client {
         Ok(Answered { body, url })
     }
 
-    /// As [`call`](Client::call), but the answer is not collected: `part` gets its bytes as they come, however long
-    /// it is, and whether they are the last ones. Says who answered.
+    /// Like [`call`](Client::call), but the answer is not collected: `part` gets its bytes as they come, however long it
+    /// is, and whether they are the last ones. Returns the URL that answered.
     pub async fn call_in_parts<C: Call>(
         &self,
         url: &Url,
@@ -175,7 +175,7 @@ impl Client {
     /// Opens another connection of the session of an open file, on which answers to reads can come.
     pub async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
         let way = Way::new(trunk.url.clone());
-        // It joins by an id that nobody can guess, and shows nothing else.
+        // It joins by an id that cannot be guessed, and shows nothing else.
         let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
         let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
@@ -192,7 +192,7 @@ impl Client {
         Ok((OpenFile::joined(self.of_file(), connection, trunk.opened(), trunk.url.clone()), joined))
     }
 
-    /// What an open file needs of the client.
+    /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
         OfClient { pages: self.pages, habits: self.habits.clone() }
     }
@@ -245,7 +245,7 @@ impl Client {
                     continue;
                 }
                 if has_taken {
-                    // Whoever took a part of the answer cannot give it back.
+                    // A caller that took a part of the answer cannot give it back.
                     return Err(error);
                 }
                 if was_sent && code.is_none() && !is_repeatable(&request) {
@@ -257,7 +257,7 @@ impl Client {
         })
     }
 
-    /// Asks one server, for as long as it says that we should wait. `was_sent` becomes whether it may have heard the
+    /// Asks one server, for as long as it says that we should wait. `was_sent` becomes true when it may have heard the
     /// request.
     async fn ask(
         &self,
@@ -275,7 +275,7 @@ impl Client {
         let idle = match way.token {
             // The login says the token.
             Some(_) => None,
-            // A session goes on as who began it: a renewed token begins another.
+            // A session keeps the identity of its login: a renewed token begins another.
             None => self.pool.take(&home).filter(|wire| wire.token == token.as_ref().map(secret)),
         };
         let (mut connection, mut stream) = match idle {
@@ -293,8 +293,8 @@ impl Client {
             None => self.connect(way, &home, (request, expect), was_sent).await?,
         };
         for session in self.habits.learn(home.key(), Habit::take_lost) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
-            // of no use shows so by the answer that does not come.
+            // Its answer does not matter: it does not know the session any more, or ends it by itself. A connection that
+            // is of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
             if connection.send(&request, &[], COLLECTED).await.is_err() {
                 break;
@@ -365,7 +365,7 @@ impl Client {
             let part = match patience.bear(connection.next()).await.map_err(late)?? {
                 Next::Part(part) => part,
                 Next::Said(of, said) if of == stream => return Ok(Some(said)),
-                // To something that was sent beside it, and whose answer nobody needs.
+                // An answer to a request that was sent beside it, and that is not needed.
                 Next::Said(..) => continue,
             };
             let is_ours = part.stream == stream;
@@ -488,13 +488,13 @@ impl Client {
 }
 
 impl Client {
-    /// The same, with something to show.
+    /// The same, with credentials of the user.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.credentials = credentials;
         self
     }
 
-    /// Whether the user's credentials may be shown where a request has come to.
+    /// True if the user's credentials may be shown to the server that a request has come to.
     fn may_show(&self, way: &Way) -> bool {
         !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
     }
@@ -518,7 +518,7 @@ fn secret(token: &Token) -> Secret {
     token.secret.clone()
 }
 
-/// Whether a server refuses because it does not know what was asked for.
+/// True if a server refuses because it does not know the request.
 fn is_unknown(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsupported || error.message().to_ascii_lowercase().contains("not supported")
 }

@@ -1,4 +1,4 @@
-//! What a client remembers of servers, so that it need not find out each time.
+//! Quirks of servers, remembered so that they need not be found out each time.
 
 use gridlane_xrd::SessionId;
 
@@ -8,7 +8,7 @@ use crate::memory::Memory;
 /// Sessions of one server that were lost and are to be ended.
 const LOST_KEPT: usize = 8;
 
-/// Of all servers, shared by the clones of a client.
+/// The quirks of all servers, shared by the clones of a client.
 pub(super) type Habits = Memory<Server, Habit>;
 
 /// One server.

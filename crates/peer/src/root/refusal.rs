@@ -1,4 +1,4 @@
-//! What was shown of who asks, and what a server that refuses it has said, in words.
+//! Credentials of a login, and what a server that refuses them has said, in words.
 
 use gridlane_core::{Error, ErrorKind, Hint, Url};
 use gridlane_xrd::ErrorCode;
@@ -8,18 +8,18 @@ use super::status::status_error;
 use crate::credentials::{Credentials, Token};
 use crate::http::without_secrets;
 
-/// What may be shown of the user to a server.
+/// Credentials of the user that may be shown to a server.
 pub(super) struct Shown<'a> {
     pub(super) credentials: &'a Credentials,
     /// The user or the operator has named this server.
     pub(super) may_show: bool,
     /// The token of the moment.
     pub(super) token: Option<Token>,
-    /// Where it is asked.
+    /// The server that is asked.
     pub(super) at: &'a Url,
 }
 
-/// How far a login has come.
+/// The progress of a login.
 #[derive(Clone, Copy)]
 pub(super) struct Login {
     pub(super) is_tls: bool,
@@ -28,8 +28,8 @@ pub(super) struct Login {
 }
 
 impl Shown<'_> {
-    /// The error that an answer is to a request of this login. About who may do what, it says what was shown, and what to
-    /// do.
+    /// The error that an answer is to a request of this login. If it refuses access, it names the credentials and says
+    /// what to do.
     pub(super) fn error(&self, answer: &ErrorAnswer, login: Login) -> Error {
         let secret = self.token.as_ref().map(|token| &token.secret);
         let said = without_secrets(&answer.text, self.at.cgi().unwrap_or_default(), self.at, secret);
@@ -65,7 +65,7 @@ impl Shown<'_> {
         }
     }
 
-    /// A login that has failed, with the same.
+    /// The error of a login that has failed, with the same.
     pub(super) fn login_error(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Denied || error.advice().is_some() {
             return error;

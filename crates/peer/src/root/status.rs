@@ -1,4 +1,4 @@
-//! What an error of XRootD's protocol means to somebody who wanted a file.
+//! The meaning of an error of XRootD's protocol for a client that wants a file.
 
 use gridlane_core::{Error, ErrorKind, Fault, Hint};
 use gridlane_xrd::answer::ErrorAnswer;
@@ -68,7 +68,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     }
 }
 
-/// What the code for "another failure of the file system" stands for. XRootD 5.5 has no better one for much of what
+/// The meaning of the code for "another failure of the file system". XRootD 5.5 has no better one for much of what
 /// happens, but its texts end with those of the C library.
 fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     use ErrorKind::*;
@@ -83,7 +83,7 @@ fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     found.map_or((Network, Fault::Peer, "it failed"), |(_, kind, fault, meaning)| (kind, fault, meaning))
 }
 
-/// Why it failed, of a text like "Unable to open /a name; not a directory": the name may say anything.
+/// The reason in a text like "Unable to open /a name; not a directory": the name may say anything.
 fn reason(text: &str) -> &str {
     text.rsplit_once("; ").map_or(text, |(_, reason)| reason)
 }
@@ -94,7 +94,7 @@ pub fn malformed(malformed: &Malformed) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// What a server said, on one line, without control characters, and not all of it if it is long.
+/// A server's text, on one line, without control characters, and not all of it if it is long.
 pub(crate) fn said(text: &str) -> String {
     let line = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut said: String = line.take(SAID_MAX + 1).collect();

@@ -1,11 +1,11 @@
-//! Who runs this process, as servers are told.
+//! The user and group of this process, for logins.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use gridlane_xrd::client::Who;
 
-/// The user and group of this process. Looked up once: who runs it does not change.
+/// The user and group of this process, looked up once: they do not change.
 pub(super) fn who() -> Who {
     static WHO: OnceLock<Who> = OnceLock::new();
     WHO.get_or_init(look_up).clone()
