@@ -32,7 +32,6 @@
 //!
 //! Read first: [`Client`], [`http::Request`], `http::exchange`, `root::client`, then `pool` and `credentials`.
 
-pub mod awake;
 mod client;
 mod credentials;
 pub mod descriptors;
@@ -40,6 +39,7 @@ pub mod http;
 mod memory;
 pub mod mute;
 pub mod paths;
+pub mod patience;
 mod pool;
 pub mod root;
 

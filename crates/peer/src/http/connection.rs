@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::refusal::{self, Shown, User, WANTS_TLS};
 use super::request::Request;
-use crate::awake::Patience;
+use crate::patience::Patience;
 use crate::pool;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.

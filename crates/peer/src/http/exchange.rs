@@ -16,9 +16,9 @@ use super::redirect::{follow, redirect_loop, travels};
 use super::refusal::User;
 use super::request::Request;
 use super::tunnel;
-use crate::awake::timeout;
 use crate::credentials::Credentials;
 use crate::memory::Asked;
+use crate::patience::timeout;
 use crate::pool::{self, Purpose};
 
 /// The beginning of the names of servers that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).

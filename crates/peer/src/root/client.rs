@@ -24,8 +24,8 @@ use super::server::Server;
 use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
 use super::who::who;
-use crate::awake::Patience;
 use crate::credentials::{Credentials, Token};
+use crate::patience::Patience;
 use crate::pool::{self, Purpose};
 
 /// Bytes of an answer that are passed on together.

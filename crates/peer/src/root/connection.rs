@@ -20,8 +20,8 @@ use gridlane_xrd::{PathId, StreamId, ztn};
 
 use super::server::Server;
 use super::status::{malformed, said, status_error};
-use crate::awake::Patience;
 use crate::http::{without, without_secrets};
+use crate::patience::Patience;
 use crate::pool::{self, Rests};
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.

@@ -15,7 +15,7 @@ use super::connection::{COLLECTED, Connection, Next};
 use super::habits::Habits;
 use super::server::Server;
 use super::status::{malformed, status_error};
-use crate::awake::timeout;
+use crate::patience::timeout;
 
 /// Longest wait, in the background, for the end of a file that was read.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
