@@ -11,7 +11,7 @@ use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
 
 use super::connection::{Connection, Home, Response};
-use super::habits::Habits;
+use super::quirks::KnownQuirks;
 use super::redirect::{follow, redirect_loop, travels};
 use super::refusal::User;
 use super::request::Request;
@@ -39,7 +39,7 @@ pub struct Client {
     pub connect_max: Duration,
     dialer: Dialer,
     pool: Pool,
-    habits: Habits,
+    quirks: KnownQuirks,
     credentials: Credentials,
 }
 
@@ -66,8 +66,8 @@ pub struct Exchange {
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, habits, credentials }
+        let (pool, quirks, credentials) = Default::default();
+        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, quirks, credentials }
     }
 
     /// The same, with credentials of the user.
@@ -116,7 +116,7 @@ impl Client {
 
     /// True if the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
     pub fn keeps_existing(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).keeps_existing
+        self.quirks.of(&self.asked(url)).keeps_existing
     }
 
     /// True if a connection to the server of `url` that was used for `purpose` waits to be used again.
@@ -127,22 +127,22 @@ impl Client {
 
     /// True if the server of `url` has never stated a checksum, so that it is no use to ask for one.
     pub fn is_silent(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).is_silent()
+        self.quirks.of(&self.asked(url)).is_silent()
     }
 
     /// True if the server of `url` begins to send late when a GET asks for a checksum too.
     pub fn thinks_long(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).thinks_long
+        self.quirks.of(&self.asked(url)).thinks_long
     }
 
     /// The server of `url` was asked for a checksum.
     pub fn asked_for_digest(&self, url: &Url, said: bool) {
-        self.habits.learn(&self.asked(url), |habit| habit.asked_for_digest(said));
+        self.quirks.learn(&self.asked(url), |quirks| quirks.asked_for_digest(said));
     }
 
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
     pub fn thought_long(&self, url: &Url) {
-        self.habits.learn(&self.asked(url), |habit| habit.thinks_long = true);
+        self.quirks.learn(&self.asked(url), |quirks| quirks.thinks_long = true);
     }
 
     fn asked(&self, url: &Url) -> Asked {
@@ -273,7 +273,7 @@ impl Client {
             outcome => outcome?,
         };
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
-            self.habits.learn(&self.asked(request.url), |habit| habit.keeps_existing = true);
+            self.quirks.learn(&self.asked(request.url), |quirks| quirks.keeps_existing = true);
         }
         Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }

@@ -10,7 +10,7 @@
 mod connection;
 mod directory;
 mod exchange;
-mod habits;
+mod quirks;
 mod redirect;
 mod refusal;
 mod request;

@@ -17,7 +17,7 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
-use super::habits::{Habit, Habits};
+use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::server::Server;
@@ -47,7 +47,7 @@ pub struct Client {
     pub pages: bool,
     dialer: Dialer,
     pool: Pool,
-    habits: Habits,
+    quirks: KnownQuirks,
     credentials: Credentials,
 }
 
@@ -76,8 +76,8 @@ type Make<'a> = dyn Fn(PathArg, bool) -> Vec<u8> + Send + Sync + 'a;
 impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, habits, credentials }
+        let (pool, quirks, credentials) = Default::default();
+        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, quirks, credentials }
     }
 
     /// Makes one request about the path of `url` and collects the answer, which may have up to
@@ -177,7 +177,7 @@ impl Client {
         let way = Way::new(trunk.url.clone());
         // It joins by an id that cannot be guessed, and shows nothing else.
         let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
-        let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
+        let flight = if self.quirks.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
         let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
@@ -194,7 +194,7 @@ impl Client {
 
     /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
-        OfClient { pages: self.pages, habits: self.habits.clone() }
+        OfClient { pages: self.pages, quirks: self.quirks.clone() }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -292,7 +292,7 @@ impl Client {
             }
             None => self.connect(way, &home, (request, expect), was_sent).await?,
         };
-        for session in self.habits.learn(home.key(), Habit::take_lost) {
+        for session in self.quirks.learn(home.key(), Quirks::take_lost) {
             // Its answer does not matter: it does not know the session any more, or ends it by itself. A connection that
             // is of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
@@ -398,17 +398,17 @@ impl Client {
         was_sent: &mut bool,
     ) -> Result<(Connection, StreamId)> {
         let server = home.key();
-        let habit = self.habits.of(server);
+        let quirks = self.quirks.of(server);
         // A flight is in clear also where the server would have begun TLS first.
         let is_secret = way.at.has_secrets() && !way.at.scheme().is_encrypted();
-        let flight = match habit.wants_steps || is_secret {
+        let flight = match quirks.wants_steps || is_secret {
             true => Flight::Steps,
-            false if is_repeatable(request) || habit.takes_flights => Flight::Whole,
+            false if is_repeatable(request) || quirks.takes_flights => Flight::Whole,
             false => Flight::Login,
         };
         let opened = match self.open_session(way, flight, request, expect).await {
             Ok(opened) => {
-                self.habits.learn(server, |habit| habit.takes_flights |= flight != Flight::Steps);
+                self.quirks.learn(server, |quirks| quirks.takes_flights |= flight != Flight::Steps);
                 Ok(opened)
             }
             Err(unopened) => {
@@ -430,8 +430,8 @@ impl Client {
                                 Error::new(ErrorKind::Protocol, "it cannot be logged in to")
                             }
                         })?;
-                        self.habits.learn(server, |habit| {
-                            (habit.wants_steps, habit.takes_flights) = (true, false);
+                        self.quirks.learn(server, |quirks| {
+                            (quirks.wants_steps, quirks.takes_flights) = (true, false);
                         });
                         Ok(opened)
                     }

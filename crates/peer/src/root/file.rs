@@ -12,7 +12,7 @@ use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
 
 use super::connection::{COLLECTED, Connection, Next};
-use super::habits::Habits;
+use super::quirks::KnownQuirks;
 use super::server::Server;
 use super::status::{malformed, status_error};
 use crate::patience::timeout;
@@ -46,7 +46,7 @@ pub(super) struct OfClient {
     /// True if bytes travel with checksums of pages, where they can.
     pub(super) pages: bool,
     /// Is told of sessions whose connection broke.
-    pub(super) habits: Habits,
+    pub(super) quirks: KnownQuirks,
 }
 
 /// The answer to one of several requests that are under way.
@@ -158,7 +158,7 @@ impl OpenFile {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
             let server = Server::of(&self.url, connection.identity());
-            self.client.habits.learn(&server, |habit| habit.lost(connection.session().id));
+            self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
         }
     }
 

@@ -6,13 +6,13 @@
 //! A [`Client`] makes requests ([`Client::call`]) and opens files ([`Client::open`]). Both follow redirects, wait as they
 //! are told, and go back to a manager when a server that it named fails (see `redirect`). Sessions outlive what they were
 //! opened for: those that are idle are kept (see `pool`). The costs of an opening in round trips are in
-//! docs/protocol/root.md; a server that takes no flight is remembered (see `habits`).
+//! docs/protocol/root.md; a server that takes no flight is remembered (see `quirks`).
 
 mod client;
 mod connection;
 mod file;
-mod habits;
 mod questions;
+mod quirks;
 mod redirect;
 mod refusal;
 mod server;
