@@ -506,7 +506,7 @@ pub const WRONG_PIECES_OFTEN: u64 = 4;
 /// A server reads a file at least so fast for its checksum: a busy disk that others read from too.
 pub const DIGEST_BYTES_PER_S_MIN: u64 = 20_000_000;
 /// A server that was waited for in vain is not waited for again so long: a tree has many files, and one bad moment passes.
-pub const MUTE_MAX: Duration = Duration::from_secs(60);
+pub const UNRESPONSIVE_MAX: Duration = Duration::from_secs(60);
 /// Time for which a source may compute a digest while the copy waits for nothing else, however large the file is.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 

@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
         let begun = std::time::Instant::now();
         let add = |(number, url): (usize, gridlane_core::Url)| {
             votes.add(Time::ZERO, true);
-            let mute = client.mute.of(&client.asked(&url));
+            let mute = client.unresponsive.of(&client.asked(&url));
             let mut replica = Replica::new(number, url);
             replica.was_silent = mute.is_silent(begun);
             if replica.was_silent {
@@ -369,7 +369,7 @@ impl<'a> Run<'a> {
         let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());
         let was_heard = self.votes.was_heard(number);
         let is_silent = !replica.was_silent && self.votes.is_mute(number, self.pace.now());
-        let known = self.client.mute.of(&at);
+        let known = self.client.unresponsive.of(&at);
         let mut news = known;
         if is_silent || was_heard {
             news.note_silent(is_silent, now);
@@ -380,7 +380,7 @@ impl<'a> Run<'a> {
             news.note_owing(is_owing, now);
         }
         if news != known {
-            self.client.mute.learn(&at, |known| *known = news);
+            self.client.unresponsive.learn(&at, |known| *known = news);
         }
     }
 

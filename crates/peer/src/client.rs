@@ -6,8 +6,8 @@ use gridlane_core::Url;
 use gridlane_net::Dialer;
 
 use crate::memory::Asked;
-use crate::mute::Mutes;
 use crate::paths::Paths;
+use crate::unresponsive::UnresponsiveServers;
 use crate::{Credentials, http, root};
 
 /// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle connections, and what it
@@ -26,18 +26,18 @@ pub struct Client {
     /// Connections of earlier copies: their rates and round trips.
     pub paths: Paths,
     /// Servers that were waited for in vain.
-    pub mute: Mutes,
+    pub unresponsive: UnresponsiveServers,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        let (credentials, paths, mute) = Default::default();
-        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, mute }
+        let (credentials, paths, unresponsive) = Default::default();
+        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, unresponsive }
     }
 
-    /// The key by which servers that [were waited for in vain](Client::mute) are found.
+    /// The key by which servers that [were waited for in vain](Client::unresponsive) are found.
     pub fn asked(&self, url: &Url) -> Asked {
         Asked::new(url, self.credentials.identity())
     }

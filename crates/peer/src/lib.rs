@@ -37,11 +37,12 @@ mod credentials;
 pub mod descriptors;
 pub mod http;
 mod memory;
-pub mod mute;
+
 pub mod paths;
 pub mod patience;
 mod pool;
 pub mod root;
+pub mod unresponsive;
 
 pub use client::Client;
 pub use credentials::{Certificate, Credentials, HostPattern, Token, TokenSource, sends_password};

@@ -3,21 +3,21 @@
 
 use std::time::Instant;
 
-use gridlane_core::limits::MUTE_MAX;
+use gridlane_core::limits::UNRESPONSIVE_MAX;
 
 use crate::memory::{Asked, Memory};
 
 /// The servers of all clones of a client.
-pub type Mutes = Memory<Asked, Mute>;
+pub type UnresponsiveServers = Memory<Asked, Unresponsive>;
 
 /// Waits for one server that were in vain, and until when they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Mute {
+pub struct Unresponsive {
     silent_until: Option<Instant>,
     owing_until: Option<Instant>,
 }
 
-impl Mute {
+impl Unresponsive {
     /// True if it had not answered anything.
     pub fn is_silent(self, now: Instant) -> bool {
         self.silent_until.is_some_and(|until| now < until)
@@ -30,12 +30,12 @@ impl Mute {
 
     /// It was waited for in vain and has not answered anything, or it has.
     pub fn note_silent(&mut self, is_silent: bool, now: Instant) {
-        self.silent_until = is_silent.then_some(now + MUTE_MAX);
+        self.silent_until = is_silent.then_some(now + UNRESPONSIVE_MAX);
     }
 
     /// Its checksum was waited for in vain, or it has said what it states.
     pub fn note_owing(&mut self, is_owing: bool, now: Instant) {
-        self.owing_until = is_owing.then_some(now + MUTE_MAX);
+        self.owing_until = is_owing.then_some(now + UNRESPONSIVE_MAX);
     }
 }
 
@@ -46,16 +46,16 @@ mod tests {
     #[test]
     fn one_bad_moment_counts_for_a_minute_and_an_answer_ends_it() {
         let begun = Instant::now();
-        let mut mute = Mute::default();
-        assert!(!mute.is_silent(begun) && !mute.is_owing(begun));
-        mute.note_owing(true, begun);
-        assert!(mute.is_owing(begun + MUTE_MAX / 2) && !mute.is_silent(begun));
-        assert!(!mute.is_owing(begun + MUTE_MAX));
-        mute.note_silent(true, begun);
-        mute.note_owing(false, begun);
-        assert!(mute.is_silent(begun) && !mute.is_owing(begun));
-        assert!(!mute.is_silent(begun + MUTE_MAX));
-        mute.note_silent(false, begun);
-        assert_eq!(mute, Mute::default());
+        let mut unresponsive = Unresponsive::default();
+        assert!(!unresponsive.is_silent(begun) && !unresponsive.is_owing(begun));
+        unresponsive.note_owing(true, begun);
+        assert!(unresponsive.is_owing(begun + UNRESPONSIVE_MAX / 2) && !unresponsive.is_silent(begun));
+        assert!(!unresponsive.is_owing(begun + UNRESPONSIVE_MAX));
+        unresponsive.note_silent(true, begun);
+        unresponsive.note_owing(false, begun);
+        assert!(unresponsive.is_silent(begun) && !unresponsive.is_owing(begun));
+        assert!(!unresponsive.is_silent(begun + UNRESPONSIVE_MAX));
+        unresponsive.note_silent(false, begun);
+        assert_eq!(unresponsive, Unresponsive::default());
     }
 }
