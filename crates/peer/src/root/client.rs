@@ -17,13 +17,13 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
+use super::login_user::login_user;
 use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::server::Server;
 use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
-use super::who::who;
 use crate::credentials::{Credentials, Token};
 use crate::patience::Patience;
 use crate::pool::{self, Purpose};
@@ -179,7 +179,7 @@ impl Client {
         let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
         let flight = if self.quirks.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
-        let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
+        let opening = Opening::new(login_user(), aim, flight, trunk.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
         let opened =
             Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
@@ -461,19 +461,19 @@ impl Client {
         if let Some(id) = first.first_chunk_mut() {
             *id = stream.0;
         }
-        let mut who = who();
+        let mut login = login_user();
         let token = self.token_for(way).map_err(failed)?;
-        who.token = token.as_ref().map(secret);
+        login.token = token.as_ref().map(secret);
         if let Some((user, _)) = way.at.credentials() {
-            who.login = user.as_bytes().to_vec();
+            login.login = user.as_bytes().to_vec();
         }
         if let Some(token) = &way.token {
-            who.cgi = [who.cgi.as_slice(), b"&", token].concat();
+            login.cgi = [login.cgi.as_slice(), b"&", token].concat();
         }
         let must_tls = way.at.scheme() == Scheme::Roots;
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
-        let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
+        let opening = Opening::new(login, Aim::Login, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = route.of_identity(&self.identity_for(way));
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;

@@ -11,6 +11,7 @@
 mod client;
 mod connection;
 mod file;
+mod login_user;
 mod questions;
 mod quirks;
 mod redirect;
@@ -18,7 +19,6 @@ mod refusal;
 mod server;
 mod status;
 mod trunk;
-mod who;
 
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
