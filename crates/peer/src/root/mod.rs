@@ -11,8 +11,9 @@
 mod client;
 mod connection;
 mod file;
+mod info;
 mod login_user;
-mod questions;
+
 mod quirks;
 mod redirect;
 mod refusal;
@@ -23,6 +24,6 @@ mod trunk;
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
-pub use questions::Greeting;
+pub use info::Greeting;
 pub use status::{malformed, status_error};
 pub use trunk::{Carrier, Joined, Trunk};
