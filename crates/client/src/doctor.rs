@@ -366,7 +366,7 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
         return findings;
     }
     let began = Instant::now();
-    match client.http.connect(url, url, Purpose::Question, true).await {
+    match client.http.connect(url, url, Purpose::Request, true).await {
         Ok(connected) => {
             let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
             findings.push(Finding::ok("connection", text));

@@ -479,7 +479,7 @@ pub const FAR_ROUND_TRIP: Duration = Duration::from_millis(2);
 /// A copy to which no byte came for so long does not count among those that move.
 pub const SILENT_PLACE_MAX: Duration = Duration::from_secs(1);
 /// Short questions (a listing, a checksum) to one host at the same time.
-pub const QUESTIONS_PER_HOST_MAX: usize = 32;
+pub const REQUESTS_PER_HOST_MAX: usize = 32;
 /// Time for which such a turn is waited for. Then the connection is made all the same: better one too many than
 /// copies that wait for each other.
 pub const CONNECTION_TURN_MAX: Duration = Duration::from_secs(10);

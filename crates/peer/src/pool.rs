@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::{
     CONNECTION_TURN_MAX, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX, IDLE_PER_HOST_MAX, LANES_PER_HOST_MAX,
-    QUESTIONS_PER_HOST_MAX,
+    REQUESTS_PER_HOST_MAX,
 };
 use gridlane_net::{Route, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,7 @@ const HOSTS_KEPT: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// One request whose answer is short or comes at once.
-    Question,
+    Request,
     /// Ranges of a file.
     Lane,
     /// A file to the server.
@@ -129,7 +129,7 @@ impl<K: Key, C: Rests> Pool<K, C> {
     /// Waits until there may be another connection like this; not for ever.
     pub(crate) async fn home(&self, key: K, purpose: Purpose) -> Home<K, C> {
         let turns_max = match purpose {
-            Purpose::Question => Some(QUESTIONS_PER_HOST_MAX),
+            Purpose::Request => Some(REQUESTS_PER_HOST_MAX),
             Purpose::Lane => Some(LANES_PER_HOST_MAX),
             // There is one for each copy, and the caller that starts copies says how many at once.
             Purpose::Upload => None,
@@ -393,19 +393,19 @@ mod tests {
         let (ada, bob) = (Identity::new(None), Identity::new(None));
         let of = |identity: &Identity| key().of_identity(identity);
         let (near, _far) = pair().await;
-        pool.home(of(&ada), Purpose::Question).await.take_back(near, None, false);
+        pool.home(of(&ada), Purpose::Request).await.take_back(near, None, false);
         for other in [of(&bob), key()] {
-            assert!(!pool.has(&other, Purpose::Question));
-            assert!(pool.take(&pool.home(other, Purpose::Question).await).is_none());
+            assert!(!pool.has(&other, Purpose::Request));
+            assert!(pool.take(&pool.home(other, Purpose::Request).await).is_none());
         }
-        assert!(pool.take(&pool.home(of(&ada), Purpose::Question).await).is_some());
+        assert!(pool.take(&pool.home(of(&ada), Purpose::Request).await).is_some());
         let mut homes = Vec::new();
-        for turn in 0..QUESTIONS_PER_HOST_MAX {
+        for turn in 0..REQUESTS_PER_HOST_MAX {
             let identity = if turn % 2 == 0 { &ada } else { &bob };
-            homes.push(pool.home(of(identity), Purpose::Question).await);
+            homes.push(pool.home(of(identity), Purpose::Request).await);
         }
         assert!(homes.iter().all(|home| home._turn.is_some()));
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_none());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_none());
     }
 
     #[tokio::test]
@@ -414,7 +414,7 @@ mod tests {
         let (lane, question) = (pair().await, pair().await);
         let address = lane.0.peer();
         pool.home(key(), Purpose::Lane).await.take_back(lane.0, None, false);
-        pool.home(key(), Purpose::Question).await.take_back(question.0, None, false);
+        pool.home(key(), Purpose::Request).await.take_back(question.0, None, false);
         let home = pool.home(key(), Purpose::Lane).await;
         assert_eq!(pool.take(&home).map(|stream| stream.peer()), Some(address));
         assert!(pool.take(&home).is_some(), "another one is better than none");
@@ -424,22 +424,22 @@ mod tests {
     async fn no_upload_goes_where_something_may_still_come() {
         let pool = Pool::default();
         let (near, _far) = pair().await;
-        pool.home(key(), Purpose::Question).await.take_back(near, None, true);
+        pool.home(key(), Purpose::Request).await.take_back(near, None, true);
         assert!(pool.take(&pool.home(key(), Purpose::Upload).await).is_none());
-        assert!(pool.take(&pool.home(key(), Purpose::Question).await).is_some());
+        assert!(pool.take(&pool.home(key(), Purpose::Request).await).is_some());
     }
 
     #[tokio::test]
     async fn who_waited_long_enough_goes_on() {
         let pool = Pool::<Route, Stream>::new(Duration::from_secs(60), Duration::from_millis(1));
         let mut homes = Vec::new();
-        for _ in 0..QUESTIONS_PER_HOST_MAX {
-            homes.push(pool.home(key(), Purpose::Question).await);
+        for _ in 0..REQUESTS_PER_HOST_MAX {
+            homes.push(pool.home(key(), Purpose::Request).await);
         }
         assert!(homes.iter().all(|home| home._turn.is_some()));
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_none());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_none());
         homes.pop();
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_some());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_some());
         assert!(pool.home(key(), Purpose::Lane).await._turn.is_some(), "each has a limit of its own");
     }
 }

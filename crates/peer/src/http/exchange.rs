@@ -206,7 +206,7 @@ impl Client {
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
         let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
         loop {
-            match self.exchange_for(request, Purpose::Question, self.answer_max).await {
+            match self.exchange_for(request, Purpose::Request, self.answer_max).await {
                 Err(error) if error.is_unreached() && began.elapsed() < self.connect_max => {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(RECONNECT_PAUSE_MAX);

@@ -97,7 +97,7 @@ impl Client {
             body.extend_from_slice(bytes);
             Ok(())
         };
-        let (_, url) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
+        let (_, url) = self.exchange(url, "", Purpose::Request, &make, COLLECTED, &mut take).await?;
         Ok(Answered { body, url })
     }
 
@@ -111,7 +111,7 @@ impl Client {
     ) -> Result<Url> {
         let make = move |path, _: bool| make(path).to_bytes(StreamId::default());
         let expect = Expect::Text { bytes_max: u64::MAX };
-        let (_, url) = self.exchange(url, "", Purpose::Question, &make, expect, part).await?;
+        let (_, url) = self.exchange(url, "", Purpose::Request, &make, expect, part).await?;
         Ok(url)
     }
 
@@ -238,7 +238,7 @@ impl Client {
                     Some(_) => error,
                     None => error.endpoint(&way.at),
                 };
-                let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
+                let may_come = purpose == Purpose::Request && began.elapsed() < self.connect_max;
                 if error.is_unreached() && may_come && way.is_at_origin() {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(RECONNECT_PAUSE_MAX);

@@ -23,7 +23,7 @@ impl Client {
     pub async fn greet(&self, url: &Url) -> Result<Greeting> {
         let make = |_, _: bool| Ping.to_bytes(StreamId::default());
         let mut take = |_: &[u8], _| Ok(());
-        let (connection, _) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
+        let (connection, _) = self.exchange(url, "", Purpose::Request, &make, COLLECTED, &mut take).await?;
         Ok(Greeting { session: connection.session(), text: connection.describe() })
     }
 
