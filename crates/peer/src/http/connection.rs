@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Switches off that it finds out what the server speaks: an error is told at once.
-    pub fn asks_nobody(&mut self) {
+    pub fn skip_speech_probe(&mut self) {
         self.speech = None;
     }
 
@@ -238,7 +238,7 @@ impl Connection {
     /// The bytes of a request, which is counted as one to be answered.
     fn begin_request(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
         let token = match proxy {
-            None if !request.says_who_asks() => self.user.token()?,
+            None if !request.has_credentials() => self.user.token()?,
             _ => None,
         };
         self.shown = self.user.shown(request, proxy, token.as_ref());

@@ -98,7 +98,7 @@ impl User {
     pub(super) fn shown(&self, request: &Request<'_>, proxy: Option<&Proxy>, token: Option<&Token>) -> Shown {
         let what = match (token, self.may) {
             _ if request.keeps_password(proxy) => What::KeptOfUrl,
-            _ if request.says_who_asks() => What::OfUrl,
+            _ if request.has_credentials() => What::OfUrl,
             (Some(token), _) => What::Token(token.from.clone()),
             (None, May::Nothing) => What::Nothing,
             (None, May::NotInClear) => What::NotInClear,

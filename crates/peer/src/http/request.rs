@@ -73,7 +73,7 @@ impl<'a> Request<'a> {
     }
 
     /// True if the caller or the URL has credentials, so that no others are sent.
-    pub(super) fn says_who_asks(&self) -> bool {
+    pub(super) fn has_credentials(&self) -> bool {
         self.has_authorization() || self.url.has_secrets()
     }
 
@@ -122,7 +122,7 @@ impl<'a> Request<'a> {
             return Ok(head.into_bytes());
         }
         head.push_str("Accept-Encoding: identity\r\n");
-        if let Some(token) = token.filter(|_| !self.says_who_asks()) {
+        if let Some(token) = token.filter(|_| !self.has_credentials()) {
             // StoRM knows the word in this spelling only.
             head.push_str(&format!("Authorization: Bearer {}\r\n", token.expose()));
         }
@@ -191,7 +191,7 @@ mod tests {
         assert!(head("https://ada:love@h/f").contains("Authorization: Basic "));
     }
     #[test]
-    fn a_token_is_not_shown_where_something_else_says_who_asks() {
+    fn a_token_is_not_shown_where_other_credentials_are() {
         let token = Secret::new("aaa.bbb");
         let head =
             |request: Request<'_>| String::from_utf8(request.head_to(None, Some(&token)).unwrap()).unwrap();
