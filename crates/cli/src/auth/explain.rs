@@ -214,7 +214,7 @@ fn verdicts<'a>(policy: &'a Policy, question: &Question) -> Vec<(&'a str, Option
 fn why(mismatch: &Option<Mismatch>) -> String {
     match mismatch {
         None => "is about this".to_owned(),
-        Some(Mismatch::Who(condition)) => format!("is about others: {condition}"),
+        Some(Mismatch::Principal(condition)) => format!("is about others: {condition}"),
         Some(Mismatch::Under) => "is about another place".to_owned(),
         Some(Mismatch::May) => "grants other things".to_owned(),
     }

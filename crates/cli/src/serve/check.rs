@@ -424,7 +424,7 @@ fn keeps_attributes(plan: &Plan) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use gridlane_auth::Grants;
-    use gridlane_auth::policy::{Template, Who};
+    use gridlane_auth::policy::{Principal, Template};
     use gridlane_dav::ResourcePath;
 
     use super::*;
@@ -438,7 +438,7 @@ mod tests {
             vo: vo.map(str::to_owned),
             audiences: Vec::new(),
         };
-        let rule = |who: Who, under: &str| Rule {
+        let rule = |who: Principal, under: &str| Rule {
             name: "[[rule]] 1".to_owned(),
             who,
             may: Grants::READ,
@@ -447,13 +447,18 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let (a, b) = (issuer("https://a.example", Some("atlas")), issuer("https://b.example", None));
         for (who, under, issuers, doubts) in [
-            (Who::default(), "/home/{subject}", &[a.clone()][..], 0),
-            (Who::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
-            (Who { issuer: text("i"), ..Who::default() }, "/home/{subject}", &[a.clone(), b.clone()], 0),
-            (Who { vo: text("atlas"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
-            (Who::default(), "/{vo}", std::slice::from_ref(&b), 1),
-            (Who::default(), "/{vo}", std::slice::from_ref(&a), 0),
-            (Who::default(), "/", &[a.clone(), b.clone()], 0),
+            (Principal::default(), "/home/{subject}", &[a.clone()][..], 0),
+            (Principal::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
+            (
+                Principal { issuer: text("i"), ..Principal::default() },
+                "/home/{subject}",
+                &[a.clone(), b.clone()],
+                0,
+            ),
+            (Principal { vo: text("atlas"), ..Principal::default() }, "/", &[a.clone(), b.clone()], 1),
+            (Principal::default(), "/{vo}", std::slice::from_ref(&b), 1),
+            (Principal::default(), "/{vo}", std::slice::from_ref(&a), 0),
+            (Principal::default(), "/", &[a.clone(), b.clone()], 0),
         ] {
             let found = mixed_up(&[rule(who.clone(), under)], issuers);
             assert_eq!(found.len(), doubts, "{who:?} {under}: {found:?}");

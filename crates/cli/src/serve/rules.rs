@@ -1,7 +1,7 @@
 //! The table that says who may do what: `[[rule]]`, and the `rules` of an export, which are the same below its path.
 
 use gridlane_auth::dn::Pattern;
-use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::policy::{Class, Principal, Template};
 use gridlane_auth::{Fqan, Grants, Rule};
 use gridlane_config::value::{Words, wrong};
 use gridlane_core::{Network, Result};
@@ -132,7 +132,7 @@ impl RuleTable {
             Some(addresses) => Network::parse_list(addresses.iter().map(String::as_str))?,
             None => Vec::new(),
         };
-        let who = Who {
+        let who = Principal {
             class,
             networks,
             dn: self.dn.as_deref().map(Pattern::new),
