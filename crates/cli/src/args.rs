@@ -1,9 +1,9 @@
 //! Every command and option, with its help: the public contract.
 
+mod credentials;
 mod filter;
 mod listen;
 mod paths;
-mod who;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use gridlane_store::posix::Durability;
 
 use crate::output::tell;
 
+pub(crate) use credentials::CredentialArgs;
 pub(crate) use filter::FilterArgs;
 pub(crate) use listen::ListenAt;
 pub(crate) use paths::Paths;
-pub(crate) use who::WhoArgs;
 
 /// Where the grid's authorities are, unless X509_CERT_DIR says otherwise.
 const GRID_AUTHORITIES: &str = "/etc/grid-security/certificates";
@@ -223,7 +223,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Links::Skip, env = "GRIDLANE_LINKS")]
     pub(crate) links: Links,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 impl CpArgs {
@@ -370,7 +370,7 @@ pub(crate) struct UrlArgs {
     #[arg(add = remote())]
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Make directories.
@@ -385,7 +385,7 @@ pub(crate) struct MkdirArgs {
     #[arg(short, long, env = "GRIDLANE_PARENTS", value_parser = FalseyValueParser::new())]
     pub(crate) parents: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Give files or directories another name on the same server.
@@ -401,7 +401,7 @@ pub(crate) struct MvArgs {
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Remove files, or trees with --recursive.
@@ -416,7 +416,7 @@ pub(crate) struct RmArgs {
     #[arg(short, long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Show how much room there is.
@@ -429,7 +429,7 @@ pub(crate) struct DfArgs {
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Find out what works here, and with the servers of URLs.
@@ -444,7 +444,7 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -517,7 +517,7 @@ pub(crate) struct LsArgs {
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Show a file's checksum: the server's if it tells, else computed from the bytes.
@@ -530,7 +530,7 @@ pub(crate) struct ChecksumArgs {
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {

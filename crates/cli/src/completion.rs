@@ -106,7 +106,7 @@ fn names_in(directory: &str) -> Option<Vec<String>> {
         return Some(names);
     }
     let runtime = crate::threads::runtime(1).ok()?;
-    let client = crate::who::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
+    let client = crate::connect::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
     let asked = runtime.block_on(async { timeout(ANSWER_MAX, tokio::spawn(ask(client, url))).await });
     runtime.shutdown_background();
     let names = asked.ok()?.ok()?.ok()?;

@@ -10,8 +10,8 @@ use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
+use crate::connect::{connect, connect_saying};
 use crate::output::{Output, print, print_line, printable, write};
-use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;

@@ -9,6 +9,7 @@ mod args;
 mod auth;
 mod completion;
 mod config;
+mod connect;
 mod cp;
 mod doctor;
 mod events;
@@ -20,7 +21,7 @@ mod progress;
 mod serve;
 mod threads;
 mod wan;
-mod who;
+
 mod words;
 
 use std::process::ExitCode;

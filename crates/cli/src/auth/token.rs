@@ -17,11 +17,11 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Request;
 use serde_json::{Value, json};
 
-use crate::args::{Global, WhoArgs};
+use crate::args::{CredentialArgs, Global};
+use crate::connect::connect;
 use crate::files::parse;
 use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
-use crate::who::connect;
 
 /// Get a macaroon from a server, give less of one away, or show what a token says.
 ///
@@ -65,7 +65,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 pub(crate) fn run(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
