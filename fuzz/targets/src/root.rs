@@ -366,7 +366,7 @@ pub(crate) fn root_server(data: &[u8]) {
     let pieces = random.pieces(data);
     for has_tls in [false, true] {
         for proves in [false, true] {
-            for demand in [TlsDemand::Nobody, TlsDemand::Capable, TlsDemand::Everybody] {
+            for demand in [TlsDemand::Never, TlsDemand::Capable, TlsDemand::Always] {
                 let whole = served(has_tls, demand, proves, &[data]);
                 assert_eq!(served(has_tls, demand, proves, &pieces), whole, "it depends on where it is cut");
             }
@@ -407,7 +407,7 @@ fn served(has_tls: bool, demand: TlsDemand, proves: bool, pieces: &[&[u8]]) -> V
                     is_tls = true;
                 }
                 ServerStep::Login(..) => {
-                    assert!(is_tls || !has_tls || demand != TlsDemand::Everybody, "a login in clear");
+                    assert!(is_tls || !has_tls || demand != TlsDemand::Always, "a login in clear");
                     machine.logged_in(proves);
                 }
                 ServerStep::Auth(_, auth) => {
