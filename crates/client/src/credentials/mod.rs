@@ -8,12 +8,12 @@
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
 //! ```
 //!
-//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
-//! is passed over. What a person named and cannot be used is an error, because going on as somebody else, or as nobody,
-//! is not what they want. What only lies in a usual place and cannot be used is passed over with a warning: who reads what
-//! is public needs none, and in /tmp anybody can put something there, which its victim could not even remove.
+//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty is
+//! passed over. What the user named and cannot be used is an error: to go on with another identity, or without one, would
+//! not be what was asked for. What only lies in a usual place and cannot be used is passed over with a warning: reading
+//! what is public needs none, and any user can put something into /tmp, which its victim could not even remove.
 //!
-//! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
+//! The search sees the machine through [`Machine`] only. Which servers see the credentials is not decided here: see
 //! `gridlane_peer::Credentials`.
 
 mod claims;

@@ -11,7 +11,7 @@ use gridlane_xrd::flags::ServerFlags;
 
 use super::{Finding, in_words, printable};
 
-/// What works with the server of a URL.
+/// Examines what works with the server of a URL.
 pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
     let began = Instant::now();
     let Greeting { session, text } = match client.greet(url).await {
@@ -50,7 +50,7 @@ pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
     findings
 }
 
-/// Whether it is there.
+/// Examines if it is there.
 async fn answer(client: &Client, url: &Url) -> Finding {
     let began = Instant::now();
     match crate::root::stat(client, url).await {
