@@ -79,7 +79,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Whom to trust, as these options and the environment say.
+    /// The trust in servers by these options and the environment.
     pub(crate) fn trust(&self) -> Trust {
         if self.insecure {
             tell!("gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes");
@@ -227,7 +227,7 @@ pub(crate) struct CpArgs {
 }
 
 impl CpArgs {
-    /// Whether it may be about many files.
+    /// True if it may be about many files.
     pub(crate) fn is_tree(&self) -> bool {
         self.recursive || self.paths.source.len() > 1 || self.files_from.is_some()
     }

@@ -35,7 +35,7 @@ use gridlane_core::{Error, ErrorKind, Result};
 use crate::args::{Cli, Command, Global};
 use crate::output::{Output, tell, to_stderr};
 
-/// How long a server's thread for work that blocks is kept when there is none: for good.
+/// Time for which a server's thread for work that blocks is kept without work: for good.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Who asks: options of the commands that speak to servers.
+//! Credentials: options of the commands that speak to servers.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::builder::FalseyValueParser;
 use gridlane_client::credentials::Wanted;
 use gridlane_peer::HostPattern;
 
-/// What is shown to servers, and to which.
+/// Credentials for servers, and the servers that may see them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct CredentialArgs {
@@ -34,7 +34,7 @@ pub(crate) struct CredentialArgs {
 }
 
 impl CredentialArgs {
-    /// What is to be looked for.
+    /// The credentials to look for.
     pub(crate) fn wanted(&self) -> Wanted {
         let is_named = self.token_file.is_some() || self.cert.is_some();
         Wanted {

@@ -63,7 +63,7 @@ pub(crate) struct ExplainArgs {
     directory: Option<PathBuf>,
 }
 
-/// What is done to something.
+/// The effect on something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OperationWord {
     /// Ask whether it is there, its size and checksum
@@ -105,15 +105,15 @@ impl From<OperationWord> for Operation {
     }
 }
 
-/// What is asked.
+/// The question.
 struct Question {
     identity: Identity,
     address: IpAddr,
     operation: Operation,
     path: ResourcePath,
-    /// What the log says that was decided then.
+    /// The decision that the log tells of.
     decided: Option<String>,
-    /// What it says that the client was told: more than a decision where something of a credential did not count.
+    /// The answer to the client by the log: more than a decision where something of a credential did not count.
     said: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
         }
         false => told(&who_may, &question),
     };
-    // Nobody reading it changes nothing.
+    // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
     Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
 }

@@ -205,7 +205,7 @@ fn check_time(credential: &Credential, now_s: i64, file: &Path) -> Result<Validi
     Ok(validity)
 }
 
-/// Whether the proxies that it is made of let one more follow: nobody would believe it.
+/// Checks that the proxies which it is made of let one more follow: it would not be believed otherwise.
 fn check_length(credential: &Credential, file: &Path) -> Result<()> {
     for (between, der) in (0u64..).zip(&credential.chain) {
         if Contents::read(der)?.proxy_path_len()?.is_some_and(|most| most <= between) {
@@ -215,7 +215,7 @@ fn check_length(credential: &Credential, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a VOMS server would say of the user, signed with that server's key.
+/// The attributes that a VOMS server would state of the user, signed with that server's key.
 fn attributes(
     args: &ProxyArgs,
     user: &Credential,

@@ -112,10 +112,10 @@ fn may(args: &TokenArgs) -> Option<Grants> {
     args.may.iter().copied().reduce(Grants::with)
 }
 
-/// What the field's servers know of [`words_of`]: dCache refuses words that it does not.
+/// The activities of [`words_of`] that the field's servers know: dCache refuses others.
 fn activities(grants: Grants) -> String {
     let known = |word: &&str| MAY.iter().any(|(_, activity)| activity == word);
-    // Whoever may do anything may look.
+    // The right to do anything is the right to look.
     let words = words_of(grants);
     let (look, other): (Vec<&str>, Vec<&str>) =
         words.split(',').filter(known).partition(|word| *word == "READ_METADATA");

@@ -125,7 +125,7 @@ fn voms(args: &VomsArgs, global: &Global) -> Result<()> {
     let names = [AlternativeName::Dns(host)];
     let made = profile::host(authority.credential(), &subject, &names, key, validity, &random)?;
     pair.write(&made)?;
-    // Who speaks for the VO, and who vouches for that one.
+    // The certificate of the VO's server, and its authority.
     write_new(&trusted, 0o644, format!("{subject}\n{}\n", authority.credential().subject()?).as_bytes())?;
     let next = format!(
         "gridlane auth proxy --voms {} --voms-cert {} --voms-key {} --cert … --key …",
@@ -154,7 +154,7 @@ fn revoke(args: &RevokeArgs, global: &Global) -> Result<()> {
     say(&out, global)
 }
 
-/// What was made, for people and programs.
+/// The files that were made, for people and programs.
 struct Made<'a> {
     what: &'static str,
     credential: &'a Credential,

@@ -37,7 +37,7 @@ const AUTHORITY_EXPIRY_DAYS_MIN: i64 = 30;
 /// The name of the extended attribute that is tried.
 const ATTRIBUTE: &str = "user.gridlane.check";
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 struct Findings {
     facts: Vec<String>,
@@ -92,7 +92,7 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
     wrong
 }
 
-/// What clients of root:// are asked for.
+/// The credentials that clients of root:// are asked for.
 fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
     if !root.is_enabled {
         return "root://: not spoken".to_owned();
@@ -116,7 +116,7 @@ fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
     format!("root://: spoken on the same addresses, {asked}{tls}")
 }
 
-/// What a rule asks for that nothing in the configuration can prove.
+/// The condition of a rule that nothing in the configuration can prove.
 fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static str> {
     let who = &rule.who;
     let has_issuers = !auth.issuers.is_empty();
@@ -190,7 +190,7 @@ impl Findings {
         }
     }
 
-    /// Whose word counts, who may do what, and rules that are never about anybody.
+    /// The authorities of identities, the rules, and rules that never apply.
     fn identities(&mut self, args: &ServeArgs, tables: &Tables) {
         let listen = settings::addresses(args, true).unwrap_or_default();
         let Some((auth, warnings)) =
@@ -395,14 +395,14 @@ impl Findings {
     }
 }
 
-/// Whether an address can be listened at, which ends at once.
+/// Checks that an address can be listened at, which ends at once.
 fn bind(address: SocketAddr) -> Result<()> {
     gridlane_net::listen(address)
         .map(drop)
         .map_err(|cause| Error::local_io(format!("cannot listen at {address}"), &cause))
 }
 
-/// Whether files here can have extended attributes; `None` when it cannot be told without leaving a trace.
+/// True if files here can have extended attributes; `None` when it cannot be told without leaving a trace.
 fn keeps_attributes(plan: &Plan) -> Option<bool> {
     if !plan.allow_write {
         return match getxattr(&plan.directory, ATTRIBUTE, &mut [0; 1]) {

@@ -1,4 +1,4 @@
-//! The table that says who may do what: `[[rule]]`, and the `rules` of an export, which are the same below its path.
+//! The tables of rules: `[[rule]]`, and the `rules` of an export, which are the same below its path.
 
 use gridlane_auth::dn::Pattern;
 use gridlane_auth::policy::{Class, Principal, Template};
@@ -34,7 +34,7 @@ enum ClassWord {
     Macaroon,
 }
 
-/// What a rule can grant, in words.
+/// The words for what a rule can grant.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum May {
@@ -49,7 +49,7 @@ pub(super) enum May {
     Admin,
 }
 
-/// What all these words grant together.
+/// The rights that all these words grant together.
 pub(super) fn grants(words: &[May]) -> Grants {
     let of = |word: &May| match word {
         May::Read => Grants::READ,

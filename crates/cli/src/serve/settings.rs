@@ -20,7 +20,7 @@ use crate::args::{AccessLogLevel, Global, ListenAt, ServeArgs};
 /// The port of XRootD, which HTTP shares on the grid.
 const DEFAULT_PORT: u16 = 1094;
 
-/// How long the server waits for a directory with a quota to be counted before it serves.
+/// Longest wait for a directory with a quota to be counted before the server serves.
 const COUNTING_MAX: Duration = Duration::from_secs(10);
 
 /// What a reload goes on using if it stays the same: an export's locks and counts are worth something only when there
@@ -30,7 +30,7 @@ pub(super) struct Kept {
     storages: Vec<(StorageKey, Arc<dyn Storage>)>,
     logs: Vec<(String, AccessLog)>,
     authorities: GoodFiles,
-    /// What is wrong with single files, and does not keep the server from serving.
+    /// Faults of single files, which do not keep the server from serving.
     warnings: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Certificate {
     pub(super) is_self_signed: bool,
 }
 
-/// What is to be served.
+/// The exports.
 pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
     let defaults = Defaults {
         allow_write: args.allow_write,
@@ -261,7 +261,7 @@ fn log(
 }
 
 impl Kept {
-    /// What is wrong with single files, and was not before.
+    /// Faults of single files that were not there before.
     pub(super) fn news_since(&self, before: &Kept) -> Vec<String> {
         self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
     }
@@ -285,13 +285,13 @@ fn names(args: &ServeArgs) -> Vec<String> {
     names
 }
 
-/// What this machine calls itself.
+/// The name of this machine.
 pub(super) fn host_name() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
     (!name.is_empty()).then_some(name)
 }
 
-/// What tokens may call this server, if nothing else is said: its names with its ports.
+/// The audiences of tokens for this server, if nothing else is said: its names with its ports.
 pub(super) fn audiences(args: &ServeArgs, listen: &[SocketAddr]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut ports: Vec<u16> = listen.iter().map(SocketAddr::port).filter(|port| *port != 0).collect();
@@ -311,7 +311,8 @@ fn networks(texts: &[String]) -> Result<Vec<Network>> {
     Network::parse_list(texts.iter().map(String::as_str))
 }
 
-/// Where to listen. `asks`: clients have a way to say who they are, so that it need not be this machine alone.
+/// The addresses to listen at. `asks`: clients have a way to prove an identity, so that it need not be this machine
+/// alone.
 pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>> {
     let mut listen = Vec::new();
     let default = [ListenAt::Name { host: "localhost".to_owned(), port: DEFAULT_PORT }];
@@ -372,7 +373,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// Whether it is of any use now; fails when not.
+    /// Fails when it is of no use now.
     pub(super) fn check_validity(&self) -> Result<SystemTime> {
         let (begins, ends) = tls::validity(&self.cert)?;
         let now = SystemTime::now();

@@ -17,7 +17,7 @@ use gridlane_dav::path::encode_name;
 
 use super::quoted;
 
-/// The keys of a rule that say whom it is about: `vo = "atlas"`.
+/// The keys of a rule that name its clients: `vo = "atlas"`.
 type Conditions = Vec<(&'static str, String)>;
 
 /// The rules that say what the file says.

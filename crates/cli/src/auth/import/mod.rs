@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use gridlane_core::{Error, Result};
 
-/// What the file is.
+/// The kind of the file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Format {
     /// XRootD's authorisation database (acc.authdb)
