@@ -24,7 +24,6 @@ OPENINGS = re.compile(r"(What|Whether|Who|Whom|Whose|As|How)\b")
 LIMITS = (1.0, 6.0)
 # Crates that are above it still.
 STILL = {
-    "cli": (8.5, 20.0),
     "engine": (9.0, 25.0),
     "server": (13.5, 25.0),
     "store": (9.5, 23.0),

@@ -256,14 +256,14 @@ pub(crate) enum Progress {
 ///
 /// The addresses that it prints are all of the same port: http, https, root, and roots, which is root with TLS.
 ///
-/// With a directory alone, anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond
-/// loopback it refuses to listen then unless told --insecure-allow-anonymous, because nobody is asked who they are.
+/// With a directory alone, every client that can connect may read; with --allow-write, also store, move and remove files.
+/// Beyond loopback it refuses to listen then unless told --insecure-allow-anonymous, because clients need no credentials.
 /// Uploads appear under their name only when complete.
 ///
-/// Several directories (`[[export]]`), how clients prove who they are (`[auth]`: certificates, tokens, macaroons, passwords)
-/// and who may do what (`[[rule]]`) come from the file that --config names. The files that the server goes by are read
-/// again when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after
-/// the running requests.
+/// Several directories (`[[export]]`), credentials of clients (`[auth]`: certificates, tokens, macaroons, passwords) and
+/// their rights (`[[rule]]`) come from the file that --config names. The files that the server goes by are read again
+/// when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after the running
+/// requests.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory, unless the configuration file has `[[export]]` tables
@@ -297,14 +297,14 @@ pub(crate) struct ServeArgs {
     /// Where requests that change something are recorded as well: a file, or `off`
     #[arg(long, value_name = "FILE|off", default_value = "off", env = "GRIDLANE_AUDIT_LOG")]
     pub(crate) audit_log: String,
-    /// Answer questions about the server here: /healthz, /readyz, /metrics. Whoever can connect may ask, so only
-    /// loopback addresses are accepted
+    /// Answer requests about the server here: /healthz, /readyz, /metrics. They need no credentials, so only loopback
+    /// addresses are accepted
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_ADMIN")]
     pub(crate) admin: Option<ListenAt>,
     /// Accept an address beyond loopback for --admin
     #[arg(long, env = "GRIDLANE_INSECURE_ADMIN", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_admin: bool,
-    /// What clients call this server, in addresses that it makes [default: the machine's name]
+    /// The name of this server in addresses that it makes [default: the machine's name]
     #[arg(long, value_name = "NAME", env = "GRIDLANE_SERVER_NAME", value_parser = parse_host)]
     pub(crate) server_name: Option<String>,
     /// Other names that clients call it by (repeatable): for checks of Host, and for the Destination of MOVE and
@@ -346,14 +346,14 @@ pub(crate) struct ServeArgs {
     /// Largest upload; beyond it the answer is 413
     #[arg(long, value_name = "SIZE", default_value = "16Ti", value_parser = parse_bytes, env = "GRIDLANE_MAX_UPLOAD")]
     pub(crate) max_upload: u64,
-    /// What is on the disk before an upload is answered: nothing, the file, or the file and its name
+    /// The data on the disk before an upload is answered: nothing, the file, or the file and its name
     #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
     pub(crate) durability: Durability,
     /// Look every so many seconds whether the files that the server goes by have changed: configuration, certificate,
     /// authorities, lists, secrets
     #[arg(long, value_name = "SECONDS", default_value_t = gridlane_core::limits::WATCH_INTERVAL.as_secs_f64(), value_parser = parse_watch_interval, env = "GRIDLANE_WATCH_INTERVAL")]
     pub(crate) watch_interval: f64,
-    /// Listen beyond loopback although nobody is asked who they are
+    /// Listen beyond loopback although clients need no credentials
     #[arg(long, env = "GRIDLANE_INSECURE_ALLOW_ANONYMOUS", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_allow_anonymous: bool,
 }
@@ -394,7 +394,7 @@ pub(crate) struct MkdirArgs {
 /// use `cp`, then `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What is moved, then where to: URLs (http, https, root, roots, file) or paths
+    /// The sources, then the target: URLs (http, https, root, roots, file) or paths
     #[arg(required = true, num_args = 2.., value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     /// Replace what has that name
@@ -469,7 +469,7 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct CompleteArgs {
     /// Which shell
     pub(crate) shell: Shell,
-    /// What is on the line up to the cursor
+    /// The words on the line up to the cursor
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
 }

@@ -113,8 +113,8 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
     Cli::from_arg_matches(&matches).map_err(failed)
 }
 
-/// As many threads as there are connections to keep busy. One connection on several threads moves from one
-/// to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
+/// Makes a runtime with as many threads as there are connections to keep busy. One connection on several threads moves
+/// from one to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
 fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match command {

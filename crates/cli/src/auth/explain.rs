@@ -21,11 +21,11 @@ use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
 ///
-/// Who asks is described by options, or read from a line of the server's log (--log-line); without any it is somebody
-/// without a credential. Exits with 0 if it may be done, with 4 if not.
+/// The client is described by options, or read from a line of the server's log (--log-line); without any it has no
+/// credentials. Exits with 0 if it may be done, with 4 if not.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
-    /// What is to be done; with --log-line what the line says
+    /// The operation; with --log-line the one of the line
     #[arg(required_unless_present = "log_line")]
     operation: Option<OperationWord>,
     /// Where: a path of the server
@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     /// Subject of the end-entity certificate
     #[arg(long, value_name = "DN", conflicts_with_all = ["issuer", "user"])]
     dn: Option<String>,
-    /// What VOMS says of it: /atlas/Role=production; may be repeated
+    /// An attribute by VOMS: /atlas/Role=production; may be repeated
     #[arg(long, value_name = "FQAN", requires = "dn")]
     fqan: Vec<Fqan>,
     /// User, by its password

@@ -54,7 +54,7 @@ pub(crate) struct ProxyArgs {
     /// Not for starting jobs: a limited proxy
     #[arg(long, env = "GRIDLANE_PROXY_LIMITED", value_parser = FalseyValueParser::new())]
     pub(crate) limited: bool,
-    /// How many proxies may be made of it, one of the other [default: any number]
+    /// Number of proxies that may be made of it, one of the other [default: any number]
     #[arg(long, value_name = "N", env = "GRIDLANE_PROXY_PATH_LENGTH")]
     pub(crate) path_length: Option<u32>,
     /// A group or role, the primary one first (repeatable): atlas, atlas:/atlas/production/Role=pilot

@@ -31,7 +31,7 @@ use crate::words;
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
 
-/// The same of an authority: who depends on it needs another one from somebody.
+/// The same of an authority: everything that depends on it needs a new one, which others issue.
 const AUTHORITY_EXPIRY_DAYS_MIN: i64 = 30;
 
 /// The name of the extended attribute that is tried.

@@ -127,8 +127,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// What the process can have beside `workers` that serve connections, for so many devices. Fails when that is too little: a
-    /// runtime that lacks a thread neither works nor says so.
+    /// The threads that the process can have beside `workers` that serve connections, for so many devices. Fails when
+    /// that is too little: a runtime that lacks a thread neither works nor says so.
     pub(crate) fn to_be_had(workers: usize, devices: usize) -> Result<Threads> {
         let threads = Threads::by(workers, devices, |work| std::thread::Builder::new().spawn(work))?;
         // There is one server in a process.

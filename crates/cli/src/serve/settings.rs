@@ -23,8 +23,8 @@ const DEFAULT_PORT: u16 = 1094;
 /// Longest wait for a directory with a quota to be counted before the server serves.
 const COUNTING_MAX: Duration = Duration::from_secs(10);
 
-/// What a reload goes on using if it stays the same: an export's locks and counts are worth something only when there
-/// is one of them.
+/// The parts that a reload goes on using if they stay the same: an export's locks and counts are worth something only
+/// when there is one of them.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     storages: Vec<(StorageKey, Arc<dyn Storage>)>,
@@ -83,8 +83,8 @@ fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     gridlane_config::file::read(file, |text| tables::read(text, defaults))
 }
 
-/// What a configuration file says is to be served, or else that `directory` is: for questions about it. `allow_write`
-/// is where it does not say itself whether anything may be changed.
+/// The tables of a configuration file, or of `directory` where there is none: for questions about it. `allow_write` holds
+/// where the file does not say itself whether anything may be changed.
 pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_write: bool) -> Result<Tables> {
     let defaults = Defaults {
         allow_write,
@@ -103,8 +103,8 @@ pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_wr
     Ok(tables)
 }
 
-/// Fails when a directory is not there, or lies in another one that is served: what a request does to one path
-/// would happen to a path of the other export as well, whose rules and quota nobody asked for.
+/// Fails when a directory is not there, or lies in another one that is served: what a request does to one path would
+/// happen to a path of the other export as well, against its rules and quota.
 pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
     let mut known: Vec<(PathBuf, &Plan)> = Vec::new();
     for plan in plans {
@@ -146,7 +146,7 @@ pub(super) fn settings(
     next.authorities = kept.authorities.clone();
     let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
     if !auth.issuers.is_empty() {
-        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        // `--insecure` is not for this: a host that could pretend to be an issuer could have any identity here.
         auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
     }
     next.warnings = warnings;

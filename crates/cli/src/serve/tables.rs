@@ -104,7 +104,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     let rules: Vec<Rule> = numbered
         .map(|(index, table)| table.rule(format!("[[rule]] {}", index + 1), &ResourcePath::root()))
         .collect::<Result<_>>()?;
-    // Where there are rules, they say who may write; and issuers of tokens do.
+    // Where there are rules, they grant changes; and issuers of tokens do.
     let issuers = auth.iter().flat_map(|auth| &auth.issuers);
     let grants_changes =
         rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());

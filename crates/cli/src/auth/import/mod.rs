@@ -25,7 +25,7 @@ pub(crate) enum Format {
 /// the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
-    /// What the file is
+    /// The format of the file
     format: Format,
     /// The file; - is standard input
     file: PathBuf,
