@@ -196,7 +196,7 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
             continue;
         }
         if !delete_directory(client, directory).await? {
-            let message = "the directory is still not empty: somebody else writes to it";
+            let message = "the directory is still not empty: something else writes to it";
             return Err(Error::new(ErrorKind::Precondition, message).endpoint(&*directory));
         }
         open.pop();

@@ -3,7 +3,7 @@
 use gridlane_core::Secret;
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_REQUESTS_MAX};
 use gridlane_xrd::answer::*;
-use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Part, Step, Turn, Unpaging, Who};
+use gridlane_xrd::client::{Aim, Answers, Expect, Flight, LoginUser, Opening, Part, Step, Turn, Unpaging};
 use gridlane_xrd::frame::{HANDSHAKE, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, RequestHead, ResponseHead};
 use gridlane_xrd::request::carries_data;
 use gridlane_xrd::server::{Machine, Step as ServerStep, TlsDemand};
@@ -233,7 +233,7 @@ const TOKEN: &str = "eyJ.not.told";
 
 /// What a session that is opened does: until it is ready, fails, or has nothing more to read.
 fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<Event>, String) {
-    let who = Who {
+    let who = LoginUser {
         token: Some(Secret::new(TOKEN)),
         process: 7,
         login: b"person".to_vec(),

@@ -185,7 +185,7 @@ fn read_credential(cert: &Path, key: &Path) -> Result<Credential> {
         let what = format!("others than you may read the key {} (mode {:03o})", key.display(), mode & 0o777);
         return Err(Error::new(ErrorKind::Denied, what)
             .fault(Fault::Caller)
-            .hint(format!("chmod 600 {}, and think about who may have read it", quoted(key))));
+            .hint(format!("chmod 600 {}, and consider that it may have been read", quoted(key))));
     }
     Credential::from_pem(&certificates, &key_text, &SystemRandom::new()).map_err(|error| {
         let whose = if error.message().contains("private key") { key } else { cert };

@@ -134,7 +134,7 @@ impl Authority {
         let (mut revoked, number) = RevocationList::read(&old.der)?;
         let digits: String = serial.iter().map(|byte| format!("{byte:02X}")).collect();
         if revoked.iter().any(|revoked| revoked.serial == serial) {
-            let what = format!("{subject}, serial number {digits}, was called back already");
+            let what = format!("{subject}, serial number {digits}, is revoked already");
             return Err(Error::new(ErrorKind::Precondition, what).fault(Fault::Caller));
         }
         revoked.push(Revoked { serial, revoked_s: now_s });

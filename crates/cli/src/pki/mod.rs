@@ -148,7 +148,7 @@ fn revoke(args: &RevokeArgs, global: &Global) -> Result<()> {
         });
         return tell("made", fields);
     }
-    let mut out = format!("called back: {}, serial number {}\n", revoked.subject, revoked.serial);
+    let mut out = format!("revoked: {}, serial number {}\n", revoked.subject, revoked.serial);
     out += &format!("  list: {}\n", revoked.list.display());
     out += "next: copy it to the directories of authorities of the other servers\n";
     say(&out, global)

@@ -105,7 +105,7 @@ fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
         RootAuth::Ztn => "a token, over TLS",
     };
     let asked = match ways {
-        [] => "nobody is asked who they are".to_owned(),
+        [] => "clients need no credentials".to_owned(),
         ways => format!("clients show {}", ways.iter().map(say).collect::<Vec<_>>().join(", or else ")),
     };
     let tls = match root.tls {
@@ -125,10 +125,10 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
         return Some("without `client-ca-dir` or `client-ca` no certificate counts");
     }
     if (who.vo.is_some() || who.group.is_some()) && !proves_groups {
-        return Some("without `voms-dir` and without issuers nobody is in a VO");
+        return Some("without `voms-dir` and without issuers no client is in a VO");
     }
     if who.role.is_some() && tables.auth.voms_dir.is_none() {
-        return Some("without `voms-dir` nobody has a role");
+        return Some("without `voms-dir` no client has a role");
     }
     if (who.issuer.is_some() || who.subject.is_some() || who.scope.is_some()) && !has_issuers {
         return Some("without an issuer no token counts");
@@ -145,7 +145,7 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
         return Some("without `macaroon-secrets` there are no macaroons");
     }
     if who.class == Class::Authenticated && !tables.auth.asks() {
-        return Some("there is no way to prove who one is");
+        return Some("there is no way to prove an identity");
     }
     None
 }
@@ -215,7 +215,7 @@ impl Findings {
         if tables.auth.users.is_some() {
             ways.push("passwords".to_owned());
         }
-        let ways = if ways.is_empty() { "nobody is asked who they are".to_owned() } else { ways.join(", ") };
+        let ways = if ways.is_empty() { "clients need no credentials".to_owned() } else { ways.join(", ") };
         self.facts.push(format!("credentials: {ways}"));
         self.facts.push(format!("rules: {}", policy.rules().len()));
         if !auth.issuers.is_empty() {
@@ -229,7 +229,7 @@ impl Findings {
         self.warnings.extend(mixed_up(policy.rules(), &auth.issuers));
         for rule in policy.rules() {
             if let Some(why) = never(rule, tables, &auth) {
-                self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
+                self.warnings.push(format!("{} never applies: {why}", rule.name));
             }
             if !tables.plans.iter().any(|plan| rule.under.may_meet(&plan.path)) {
                 self.warnings.push(format!("{} is about {}, where no export is", rule.name, rule.under));
@@ -253,13 +253,13 @@ impl Findings {
         for (name, not_after_s, next_update_s) in trust.dates() {
             let days = not_after_s.saturating_sub(now_s) / 86_400;
             if not_after_s <= now_s {
-                self.warnings.push(format!("the authority {name} has expired: nobody comes in by it"));
+                self.warnings.push(format!("the authority {name} has expired: it lets no client in"));
             } else if days < AUTHORITY_EXPIRY_DAYS_MIN {
                 self.warnings.push(format!("the authority {name} expires in {days} days"));
             }
             if next_update_s.is_some_and(|next_update_s| next_update_s <= now_s) {
                 self.warnings.push(format!(
-                    "the revocation list of {name} is out of date: nobody comes in whom it is about (fetch-crl gets a new one)"
+                    "the revocation list of {name} is out of date: no client with its certificates is let in (fetch-crl gets a new one)"
                 ));
             }
         }

@@ -323,9 +323,9 @@ pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>>
     match listen.iter().find(|address| !is_loopback(address.ip())) {
         Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
-                format!("{address} is reachable from other machines, and nobody is asked who they are");
+                format!("{address} is reachable from other machines, and clients need no credentials");
             Err(usage(message)
-                .hint("say in [auth] how clients prove who they are, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
+                .hint("say in [auth] how clients prove their identity, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if every client may read"))
         }
         _ => Ok(listen),
     }
@@ -338,7 +338,7 @@ pub(super) fn admin(args: &ServeArgs) -> Result<Option<SocketAddr>> {
     match address.filter(|address| !is_loopback(address.ip()) && !args.insecure_admin) {
         Some(open) => {
             let message =
-                format!("--admin {open} is reachable from other machines, and nobody is asked who they are");
+                format!("--admin {open} is reachable from other machines, and clients need no credentials");
             Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"))
         }
         None => Ok(address),

@@ -133,7 +133,7 @@ fn stay(args: &UpArgs, place: &Place, global: &Global) -> Result<ExitCode> {
             .lock()
             .write_all(&line)
             .and_then(|()| stdout.lock().flush())
-            .map_err(|cause| Error::local_io("whoever brought it up is gone", &cause))?;
+            .map_err(|cause| Error::local_io("the process that brought it up is gone", &cause))?;
         let nowhere = File::options().write(true).open("/dev/null");
         nowhere
             .and_then(|nowhere| rustix::stdio::dup2_stdout(&nowhere).map_err(Into::into))

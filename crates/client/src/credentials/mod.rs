@@ -111,7 +111,7 @@ pub struct FoundCertificate {
 impl Warning {
     /// Something that is there cannot be used, and the command goes on without it.
     pub fn unshown(error: &Error) -> Warning {
-        let message = format!("{}; it is not shown to anybody", error.message());
+        let message = format!("{}; it is shown to no server", error.message());
         Warning { message, advice: "renew it, or remove it".into() }
     }
 
@@ -124,7 +124,7 @@ impl Warning {
     /// The user and password of a URL are not sent.
     pub fn unsent(url: &Url) -> Warning {
         let message = format!(
-            "the user and password in the URL are not sent to {}: everybody on the way could read them",
+            "the user and password in the URL are not sent to {}: they could be read on the way",
             url.host_header()
         );
         Warning { message, advice: "write https:// if the server speaks it, or leave them out".into() }
@@ -375,7 +375,7 @@ impl Search<'_> {
                 key.display()
             );
             return Err(
-                denied(message).hint(format!("chmod 600 {}, if nobody has read it yet", key.display()))
+                denied(message).hint(format!("chmod 600 {}, if it has not been read yet", key.display()))
             );
         }
         let of_certificate = match path == key {

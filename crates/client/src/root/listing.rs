@@ -82,7 +82,7 @@ async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>
             sent => sent.is_ok(),
         };
         sent.then_some(())
-            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
+            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "the listing is not wanted any more"))
     };
     let ask = |about| Dirlist { about: without_slash(about), options: DirlistOptions::STAT };
     let outcome = client.call_in_parts(&url, ask, &mut part).await;

@@ -451,9 +451,10 @@ impl Connection {
     }
 
     fn begin(&mut self, head: ResponseHead) -> Result<Response> {
-        let was_head = self.unanswered.pop_front().ok_or_else(|| {
-            Error::new(ErrorKind::Protocol, "the server sent an answer that nobody asked for")
-        })?;
+        let was_head = self
+            .unanswered
+            .pop_front()
+            .ok_or_else(|| Error::new(ErrorKind::Protocol, "the server sent an answer without a request"))?;
         self.is_doubtful = was_head
             && !head.status.is_success()
             && head.content_length().is_ok_and(|length| length != Some(0));

@@ -130,13 +130,15 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     }
     error = match &shown.what {
         What::Nothing | What::NotInClear | What::NotThere => {
-            error.more("nothing was shown to it of who asks")
+            error.more("the request was made without credentials")
         }
         What::KeptOfUrl => {
             error.more("the user and password in the URL were not sent: they would have travelled in clear")
         }
-        What::OfUrl => error.more("it was shown what is in the URL"),
-        What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
+        What::OfUrl => error.more("the request was made with the credentials in the URL"),
+        What::Token(from) | What::Certificate(from) => {
+            error.more(format!("the request was made with {from}"))
+        }
     };
     // Without credentials no request is refused for the time in them.
     let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
@@ -164,10 +166,10 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::Certificate(_) if is_unknown => Hint::CheckCertificate,
         What::Token(_) => Hint::CheckScopes,
         What::Certificate(_) => {
-            "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access"
+            "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access"
                 .into()
         }
-        What::OfUrl => "ask whoever runs the server for access".into(),
+        What::OfUrl => "ask the operator of the server for access".into(),
     };
     error.hint(hint)
 }

@@ -40,26 +40,26 @@ impl Shown<'_> {
         let host = self.at.host();
         if self.at.has_secrets() && self.token.is_none() {
             return error
-                .more("it was shown what is in the URL")
+                .more("the request was made with the credentials in the URL")
                 .hint("check what is in the URL: has it expired, is it for this server?");
         }
         if !self.credentials.is_empty() && !self.may_show {
             return error
-                .more("nothing was shown to it of who asks")
+                .more("the request was made without credentials")
                 .hint(Hint::ForwardCredentials { host: host.to_owned() });
         }
         match (&self.token, self.credentials.certificate()) {
-            (Some(token), _) if login.is_by_token => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckScopes),
+            (Some(token), _) if login.is_by_token => error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckScopes),
             (None, Some(certificate)) if login.is_tls => {
-                error.more(format!("it was shown {certificate}")).hint(
-                    "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access",
+                error.more(format!("the request was made with {certificate}")).hint(
+                    "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access",
                 )
             }
             (Some(token), _) if login.is_tls => {
                 error.more(format!("it did not take {}", token.from)).hint(Hint::CheckToken)
             }
-            (None, None) => error.more("nothing was shown to it of who asks").hint(Hint::ShowCredentials),
-            _ => error.more("nothing was shown to it of who asks").hint(format!(
+            (None, None) => error.more("the request was made without credentials").hint(Hint::ShowCredentials),
+            _ => error.more("the request was made without credentials").hint(format!(
                 "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
             )),
         }
@@ -72,7 +72,9 @@ impl Shown<'_> {
         }
         let host = self.at.host();
         match &self.token {
-            Some(token) => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckToken),
+            Some(token) => {
+                error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckToken)
+            }
             None if !self.credentials.is_empty() && !self.may_show => {
                 error.hint(Hint::ForwardCredentials { host: host.to_owned() })
             }
@@ -108,12 +110,19 @@ mod tests {
                 Some(&token),
                 &at,
                 login(false, false),
-                ["nothing was shown", "roots://se.example"],
+                ["without credentials", "roots://se.example"],
             ),
             (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
-            (&certificate, true, None, &at, login(false, false), ["nothing was shown", "roots://se.example"]),
+            (
+                &certificate,
+                true,
+                None,
+                &at,
+                login(false, false),
+                ["without credentials", "roots://se.example"],
+            ),
             (&certificate, false, None, &at, login(true, false), ["nothing", "name se.example as well"]),
-            (&none, false, None, &at, login(true, false), ["nothing was shown", "or a proxy"]),
+            (&none, false, None, &at, login(true, false), ["without credentials", "or a proxy"]),
             (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
         ] {
             let shown = Shown { credentials, may_show, token: token.cloned(), at };

@@ -25,7 +25,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         ErrorCode::IS_DIRECTORY => (Precondition, Fault::Caller, "it is a directory"),
         ErrorCode::NOT_FILE => (Precondition, Fault::Caller, "it is no file"),
         ErrorCode::CONFLICT => (Precondition, Fault::Caller, "what is there does not allow it"),
-        ErrorCode::FILE_LOCKED => (Busy, Fault::Peer, "somebody else has it open"),
+        ErrorCode::FILE_LOCKED => (Busy, Fault::Peer, "another client has it open"),
         ErrorCode::OVERLOADED => (Busy, Fault::Peer, "it has too much to do"),
         ErrorCode::IN_PROGRESS => (Busy, Fault::Peer, "it is being done"),
         ErrorCode::NO_MEMORY => (Busy, Fault::Peer, "it lacks memory"),
@@ -43,7 +43,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         ErrorCode::FS_ERROR => of_words(&answer.text),
         ErrorCode::IO_ERROR | ErrorCode::SERVER_ERROR => (Network, Fault::Peer, "it failed"),
         ErrorCode::ARG_TOO_LONG => (Unsupported, Fault::Peer, "the request is longer than it takes"),
-        ErrorCode::CANCELLED => (Other, Fault::Peer, "somebody stopped it"),
+        ErrorCode::CANCELLED => (Other, Fault::Peer, "it was cancelled"),
         ErrorCode::IMPOSSIBLE => (Unsupported, Fault::Peer, "it can never be"),
         _ => (Other, Fault::Peer, "it refused the request"),
     };
@@ -57,10 +57,10 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     match answer.code {
         ErrorCode::NOT_FOUND => error.hint("check the path"),
         ErrorCode::IS_DIRECTORY => error.hint(Hint::ListOrCopyTree),
-        ErrorCode::NOT_AUTHORIZED => error.hint("ask whoever runs the server for access"),
+        ErrorCode::NOT_AUTHORIZED => error.hint("ask the operator of the server for access"),
         ErrorCode::TLS_REQUIRED => error.hint("write roots:// instead of root://"),
         ErrorCode::NO_SPACE | ErrorCode::OVER_QUOTA => {
-            error.no_space().hint("ask whoever runs the server for space").retryable(false)
+            error.no_space().hint("ask the operator of the server for space").retryable(false)
         }
         // A file system fails in the same way again: a directory that is not one, a name that cannot be.
         ErrorCode::FS_ERROR => error.retryable(false),
