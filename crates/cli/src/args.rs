@@ -1,9 +1,9 @@
 //! Every command and option, with its help: the public contract.
 
+mod credentials;
 mod filter;
 mod listen;
 mod paths;
-mod who;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use gridlane_store::posix::Durability;
 
 use crate::output::tell;
 
+pub(crate) use credentials::CredentialArgs;
 pub(crate) use filter::FilterArgs;
 pub(crate) use listen::ListenAt;
 pub(crate) use paths::Paths;
-pub(crate) use who::WhoArgs;
 
 /// Where the grid's authorities are, unless X509_CERT_DIR says otherwise.
 const GRID_AUTHORITIES: &str = "/etc/grid-security/certificates";
@@ -79,7 +79,7 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Whom to trust, as these options and the environment say.
+    /// The trust in servers by these options and the environment.
     pub(crate) fn trust(&self) -> Trust {
         if self.insecure {
             tell!("gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes");
@@ -223,11 +223,11 @@ pub(crate) struct CpArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Links::Skip, env = "GRIDLANE_LINKS")]
     pub(crate) links: Links,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 impl CpArgs {
-    /// Whether it may be about many files.
+    /// True if it may be about many files.
     pub(crate) fn is_tree(&self) -> bool {
         self.recursive || self.paths.source.len() > 1 || self.files_from.is_some()
     }
@@ -256,14 +256,14 @@ pub(crate) enum Progress {
 ///
 /// The addresses that it prints are all of the same port: http, https, root, and roots, which is root with TLS.
 ///
-/// With a directory alone, anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond
-/// loopback it refuses to listen then unless told --insecure-allow-anonymous, because nobody is asked who they are.
+/// With a directory alone, every client that can connect may read; with --allow-write, also store, move and remove files.
+/// Beyond loopback it refuses to listen then unless told --insecure-allow-anonymous, because clients need no credentials.
 /// Uploads appear under their name only when complete.
 ///
-/// Several directories (`[[export]]`), how clients prove who they are (`[auth]`: certificates, tokens, macaroons, passwords)
-/// and who may do what (`[[rule]]`) come from the file that --config names. The files that the server goes by are read
-/// again when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after
-/// the running requests.
+/// Several directories (`[[export]]`), credentials of clients (`[auth]`: certificates, tokens, macaroons, passwords) and
+/// their rights (`[[rule]]`) come from the file that --config names. The files that the server goes by are read again
+/// when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after the running
+/// requests.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory, unless the configuration file has `[[export]]` tables
@@ -297,14 +297,14 @@ pub(crate) struct ServeArgs {
     /// Where requests that change something are recorded as well: a file, or `off`
     #[arg(long, value_name = "FILE|off", default_value = "off", env = "GRIDLANE_AUDIT_LOG")]
     pub(crate) audit_log: String,
-    /// Answer questions about the server here: /healthz, /readyz, /metrics. Whoever can connect may ask, so only
-    /// loopback addresses are accepted
+    /// Answer requests about the server here: /healthz, /readyz, /metrics. They need no credentials, so only loopback
+    /// addresses are accepted
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_ADMIN")]
     pub(crate) admin: Option<ListenAt>,
     /// Accept an address beyond loopback for --admin
     #[arg(long, env = "GRIDLANE_INSECURE_ADMIN", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_admin: bool,
-    /// What clients call this server, in addresses that it makes [default: the machine's name]
+    /// The name of this server in addresses that it makes [default: the machine's name]
     #[arg(long, value_name = "NAME", env = "GRIDLANE_SERVER_NAME", value_parser = parse_host)]
     pub(crate) server_name: Option<String>,
     /// Other names that clients call it by (repeatable): for checks of Host, and for the Destination of MOVE and
@@ -346,14 +346,14 @@ pub(crate) struct ServeArgs {
     /// Largest upload; beyond it the answer is 413
     #[arg(long, value_name = "SIZE", default_value = "16Ti", value_parser = parse_bytes, env = "GRIDLANE_MAX_UPLOAD")]
     pub(crate) max_upload: u64,
-    /// What is on the disk before an upload is answered: nothing, the file, or the file and its name
+    /// The data on the disk before an upload is answered: nothing, the file, or the file and its name
     #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
     pub(crate) durability: Durability,
     /// Look every so many seconds whether the files that the server goes by have changed: configuration, certificate,
     /// authorities, lists, secrets
     #[arg(long, value_name = "SECONDS", default_value_t = gridlane_core::limits::WATCH_INTERVAL.as_secs_f64(), value_parser = parse_watch_interval, env = "GRIDLANE_WATCH_INTERVAL")]
     pub(crate) watch_interval: f64,
-    /// Listen beyond loopback although nobody is asked who they are
+    /// Listen beyond loopback although clients need no credentials
     #[arg(long, env = "GRIDLANE_INSECURE_ALLOW_ANONYMOUS", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_allow_anonymous: bool,
 }
@@ -370,7 +370,7 @@ pub(crate) struct UrlArgs {
     #[arg(add = remote())]
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Make directories.
@@ -385,7 +385,7 @@ pub(crate) struct MkdirArgs {
     #[arg(short, long, env = "GRIDLANE_PARENTS", value_parser = FalseyValueParser::new())]
     pub(crate) parents: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Give files or directories another name on the same server.
@@ -394,14 +394,14 @@ pub(crate) struct MkdirArgs {
 /// use `cp`, then `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What is moved, then where to: URLs (http, https, root, roots, file) or paths
+    /// The sources, then the target: URLs (http, https, root, roots, file) or paths
     #[arg(required = true, num_args = 2.., value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     /// Replace what has that name
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Remove files, or trees with --recursive.
@@ -416,7 +416,7 @@ pub(crate) struct RmArgs {
     #[arg(short, long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Show how much room there is.
@@ -429,7 +429,7 @@ pub(crate) struct DfArgs {
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Find out what works here, and with the servers of URLs.
@@ -444,7 +444,7 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -469,7 +469,7 @@ pub(crate) struct CompletionArgs {
 pub(crate) struct CompleteArgs {
     /// Which shell
     pub(crate) shell: Shell,
-    /// What is on the line up to the cursor
+    /// The words on the line up to the cursor
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
 }
@@ -517,7 +517,7 @@ pub(crate) struct LsArgs {
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 /// Show a file's checksum: the server's if it tells, else computed from the bytes.
@@ -530,7 +530,7 @@ pub(crate) struct ChecksumArgs {
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {

@@ -25,16 +25,16 @@ use tokio::time::timeout;
 use crate::args::{Cli, CompleteArgs, CompletionArgs, Shell};
 use crate::output;
 
-/// How long a server may take to tell its names.
+/// Longest wait for a server's names.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// How long an answer is remembered.
+/// Time for which an answer is remembered.
 const FRESH: Duration = Duration::from_secs(30);
 
 /// Names of one directory that are offered.
 const NAMES_MAX: usize = 1000;
 
-/// Whom the command that is being typed trusts.
+/// The trust of the command that is being typed.
 static TRUST: OnceLock<Trust> = OnceLock::new();
 
 /// Prints the script that makes a shell ask.
@@ -106,7 +106,7 @@ fn names_in(directory: &str) -> Option<Vec<String>> {
         return Some(names);
     }
     let runtime = crate::threads::runtime(1).ok()?;
-    let client = crate::who::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
+    let client = crate::connect::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
     let asked = runtime.block_on(async { timeout(ANSWER_MAX, tokio::spawn(ask(client, url))).await });
     runtime.shutdown_background();
     let names = asked.ok()?.ok()?.ok()?;
@@ -134,7 +134,7 @@ async fn ask(client: Client, url: Url) -> Result<Vec<String>> {
     }
 }
 
-/// How a name is typed in a URL like `url`; `None`: it cannot be.
+/// The text of a name in a URL like `url`; `None`: it cannot be typed.
 fn typed_name(url: &Url, name: Vec<u8>) -> Option<String> {
     match url.scheme().is_root() {
         false => Some(encode_name(&name)),

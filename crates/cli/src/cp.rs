@@ -16,11 +16,11 @@ use gridlane_peer::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global, Preserve};
+use crate::connect::connect_saying;
 use crate::events::JsonEvents;
 use crate::files::parse;
 use crate::output::Output;
 use crate::progress::Screen;
-use crate::who::connect_saying;
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;

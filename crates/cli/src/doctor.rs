@@ -16,7 +16,7 @@ pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> 
     let trust = global.trust();
     let mut all = examine_machine(&trust, &args.who.wanted(), &ThisMachine);
     show("this machine", &all, global);
-    let client = crate::who::for_doctor(&args.urls, &args.who, &trust);
+    let client = crate::connect::for_doctor(&args.urls, &args.who, &trust);
     for text in &args.urls {
         let url = parse(text)?;
         let findings = examine_endpoint(&client, &url).await;

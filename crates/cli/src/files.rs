@@ -10,8 +10,8 @@ use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
+use crate::connect::{connect, connect_saying};
 use crate::output::{Output, print, print_line, printable, write};
-use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
@@ -139,7 +139,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
     .await
 }
 
-/// How much room there is, as a table.
+/// The room as a table.
 pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
     let client = connect(&args.urls, &args.who, global)?.client;
     if !global.json {
@@ -212,7 +212,7 @@ pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<Exi
     print(&out)
 }
 
-/// What a person typed as a URL or a path.
+/// The text that was typed as a URL or a path.
 pub(crate) fn parse(text: &str) -> Result<Url> {
     let current_dir = std::env::current_dir()
         .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;

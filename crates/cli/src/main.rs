@@ -9,6 +9,7 @@ mod args;
 mod auth;
 mod completion;
 mod config;
+mod connect;
 mod cp;
 mod doctor;
 mod events;
@@ -20,7 +21,7 @@ mod progress;
 mod serve;
 mod threads;
 mod wan;
-mod who;
+
 mod words;
 
 use std::process::ExitCode;
@@ -34,7 +35,7 @@ use gridlane_core::{Error, ErrorKind, Result};
 use crate::args::{Cli, Command, Global};
 use crate::output::{Output, tell, to_stderr};
 
-/// How long a server's thread for work that blocks is kept when there is none: for good.
+/// Time for which a server's thread for work that blocks is kept without work: for good.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 fn main() -> ExitCode {
@@ -112,8 +113,8 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
     Cli::from_arg_matches(&matches).map_err(failed)
 }
 
-/// As many threads as there are connections to keep busy. One connection on several threads moves from one
-/// to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
+/// Makes a runtime with as many threads as there are connections to keep busy. One connection on several threads moves
+/// from one to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
 fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match command {

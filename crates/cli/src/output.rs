@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::words::{self, CommandLine};
 
-/// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
-/// panic.
+/// Writes a line for people to standard error. A closed output is no reason to fail: the standard library's macros
+/// would panic.
 macro_rules! tell {
     ($($text:tt)*) => {
         $crate::output::to_stderr(format_args!("{}\n", gridlane_core::text::Printable(format_args!($($text)*))))
@@ -36,7 +36,7 @@ macro_rules! show {
 
 pub(crate) use {show, tell};
 
-/// How this run of the command speaks.
+/// The form of this run's output.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -65,7 +65,7 @@ impl Output {
         }
     }
 
-    /// An error that ends the command and that nobody has told yet.
+    /// An error that ends the command and that was not told yet.
     pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
         let fields = || json!({ "error": error_value(error) });
         match self.json {
@@ -78,7 +78,7 @@ impl Output {
 
 /// Writes lines, or the beginning of one, to standard error; a failure is of no consequence.
 pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
-    // One write: nobody else's words come in between.
+    // One write: no other lines come in between.
     let _ = io::stderr().lock().write_all(printable_lines(&text.to_string()).as_bytes());
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn print(text: &[u8]) -> Result<ExitCode> {
     write(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// Writes a part of it; `false`: nobody reads any more.
+/// Writes a part of it; `false`: the output is closed.
 pub(crate) fn write(text: &[u8]) -> Result<bool> {
     let shown = printable_lines(&String::from_utf8_lossy(text));
     let mut stdout = io::stdout().lock();
@@ -111,7 +111,7 @@ pub(crate) fn write(text: &[u8]) -> Result<bool> {
     }
 }
 
-/// Prints one event that is a type. Nobody reading any more is no reason to stop moving bytes.
+/// Prints one event that is a type. A closed output is no reason to stop moving bytes.
 pub(crate) fn print_line(to: &mut dyn Write, event: &impl Serialize) {
     // Fields in the order of their names, as in all other events.
     if let Ok(line) = serde_json::to_value(Line::new(event)) {
@@ -119,7 +119,7 @@ pub(crate) fn print_line(to: &mut dyn Write, event: &impl Serialize) {
     }
 }
 
-/// Prints one event. Nobody reading any more is no reason to stop moving bytes.
+/// Prints one event. A closed output is no reason to stop moving bytes.
 pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
     if let Value::Object(map) = &mut fields {
         let mut event = serde_json::Map::new();

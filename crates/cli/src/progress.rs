@@ -95,7 +95,7 @@ impl Canvas {
                     let _ = writeln!(text, "{line}\x1b[K");
                 }
                 text.push_str("\x1b[J");
-                // One write: no flicker, and nobody else's line in between.
+                // One write: no flicker, and no other line in between.
                 draw(&text);
                 self.drawn = lines.len();
             }
@@ -117,7 +117,7 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct Trying {
     why: Option<String>,
-    /// How much was there when it was shown first.
+    /// The amount that was there when it was shown first.
     done_bytes: Option<u64>,
 }
 
@@ -319,7 +319,7 @@ fn terminal_size() -> (usize, usize) {
     }
 }
 
-/// What was compared, where no source states the checksum that was asked for.
+/// The checksum that was compared, where no source states the one that was asked for.
 fn instead(report: &Report) -> String {
     match (report.verified, &report.checksum) {
         (None, _) => "nothing was compared, the copy is unverified".into(),
@@ -329,7 +329,7 @@ fn instead(report: &Report) -> String {
     }
 }
 
-/// What a copy did, in a few lines.
+/// The outcome of a copy, in a few lines.
 pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     let rate = format_rate(report.rate_bytes_per_s());
     let target = printable(target.as_bytes());

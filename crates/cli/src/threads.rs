@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 const STACK_BYTES: usize = 8 << 20;
 /// Threads beside those that serve connections: for what may block, and for lanes that have one of their own.
 const OTHERS: usize = 4;
-/// How long a thread that may block is kept where no other could begin: longer than any command runs.
+/// Time for which a thread that may block is kept where no other could begin: longer than any command runs.
 const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A runtime with up to `wanted` threads for connections, fewer where there may be no more.
@@ -44,7 +44,7 @@ pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
     Ok(runtime)
 }
 
-/// How many of `count` threads can be there at once. They have ended afterwards.
+/// Number of threads, of `count`, that can be there at once. They have ended afterwards.
 fn begin(count: usize) -> usize {
     let mut begun = Vec::new();
     let (end, ended) = mpsc::channel::<()>();

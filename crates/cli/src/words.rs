@@ -97,13 +97,13 @@ pub(crate) fn hint(hint: &Hint) -> String {
         }
         Hint::ShowToken => "show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN",
         Hint::CheckScopes => {
-            "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server"
+            "do its scopes cover this path? gridlane doctor shows them; else ask the operator of the server"
         }
         Hint::CheckToken => {
             "has it expired, or is it for another audience? gridlane doctor shows what is in it"
         }
         Hint::CheckCertificate => {
-            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask whoever runs the server"
+            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask the operator of the server"
         }
         Hint::RenewOrSetClock => {
             "renew it; or this machine's clock or the server's is wrong (gridlane doctor URL)"

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use gridlane_core::limits::BACKLOG_RECORDS;
 use gridlane_core::{Error, Result};
 
-/// What can wait in a file.
+/// Records that can wait in a file.
 pub(crate) trait Record: Sized {
     /// Appends its bytes.
     fn write(&self, to: &mut Vec<u8>);
@@ -61,7 +61,7 @@ impl<T: Record> Backlog<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of records that wait.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -21,11 +21,11 @@ use serde::Serialize;
 
 use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};
 
-/// How good an answer is.
+/// The quality of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// It works and needs no attention.
     Ok,
     /// It works, and could be better or is worth knowing.
     Note,
@@ -90,13 +90,13 @@ pub fn failure(findings: &[Finding]) -> Option<&Error> {
 /// One question with its answer.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was asked, in a word or two.
+    /// The subject of the question, in a word or two.
     pub subject: &'static str,
     /// The quality of the answer.
     pub verdict: Verdict,
     /// The answer.
     pub answer: Answer,
-    /// What to do about it, if there is something.
+    /// Advice, if there is something to do.
     pub advice: Option<Hint>,
     /// The failure behind it, if it is one.
     pub error: Option<Error>,
@@ -124,10 +124,10 @@ const FAR_PATH_BYTES: u64 = 125_000_000;
 /// Descriptors that a copy of a large tree from several replicas may need.
 const DESCRIPTORS_MIN: u64 = 1024;
 
-/// What is worth a note.
+/// The difference of clocks from which on it is worth a note.
 const SKEW_NOTED: Duration = Duration::from_secs(5);
 
-/// What works on this machine.
+/// Examines what works on this machine.
 pub fn examine_machine(trust: &Trust, wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     let mut findings = vec![descriptors(), congestion_control()];
     findings.extend(buffers());
@@ -162,7 +162,7 @@ fn congestion_control() -> Finding {
     }
 }
 
-/// What one TCP connection may have in flight in each direction.
+/// The bytes that one TCP connection may have in flight in each direction.
 fn buffers() -> Vec<Finding> {
     [("receive buffers", "net/ipv4/tcp_rmem"), ("send buffers", "net/ipv4/tcp_wmem")]
         .into_iter()
@@ -194,7 +194,7 @@ fn buffers() -> Vec<Finding> {
         .collect()
 }
 
-/// Whether there are routes to the world. Connecting a datagram socket sends nothing.
+/// Looks for routes to the world. Connecting a datagram socket sends nothing.
 fn routes() -> Finding {
     // Addresses of documentation (RFC 5737, RFC 3849) have the route of everything that is far away.
     let has = |from: &str, to: &str| {
@@ -211,7 +211,7 @@ fn routes() -> Finding {
     }
 }
 
-/// Whether directories can be served: the kernel has to keep clients inside of them.
+/// Examines if directories can be served: the kernel has to keep clients inside of them.
 fn beneath() -> Finding {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     const SUBJECT: &str = "serving";
@@ -245,7 +245,7 @@ fn records(trust: &Trust) -> Finding {
     Finding::ok("records of TLS 1.3", trust.records.to_string())
 }
 
-/// Which proxies the environment names; passwords in them are nobody's business.
+/// The proxies that the environment names, without their passwords.
 fn proxies() -> Vec<Finding> {
     let names =
         ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
@@ -345,7 +345,7 @@ fn ends(ends_s: i64, now_s: i64) -> String {
     if ends_s > now_s { format!("expires in {apart}") } else { format!("expired {apart} ago") }
 }
 
-/// What works with the server of a URL.
+/// Examines what works with the server of a URL.
 pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(path) = url.to_path() {
@@ -366,7 +366,7 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
         return findings;
     }
     let began = Instant::now();
-    match client.http.connect(url, url, Purpose::Question, true).await {
+    match client.http.connect(url, url, Purpose::Request, true).await {
         Ok(connected) => {
             let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
             findings.push(Finding::ok("connection", text));
@@ -456,7 +456,7 @@ fn in_words(took: Duration) -> String {
     }
 }
 
-/// How far the server's clock is from ours. Its time is cut to seconds and some of it passed on the way.
+/// The difference between the server's clock and ours. Its time is cut to seconds and some of it passed on the way.
 fn clock(date: Option<&str>, asked: SystemTime, took: Duration) -> Option<Finding> {
     let theirs = gridlane_dav::date::parse(date?)?;
     let early = asked.duration_since(theirs).unwrap_or_default();
@@ -493,7 +493,7 @@ fn webdav(exchange: &Exchange) -> Finding {
     }
 }
 
-/// What a peer says, as it may be shown.
+/// A peer's text in the form in which it may be shown.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }

@@ -12,7 +12,7 @@ use crate::root;
 /// A file or directory that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What a listing of its directory would say of it.
+    /// The entry that a listing of its directory would have.
     pub entry: Entry,
     /// The server's name for this version.
     pub etag: Option<String>,

@@ -72,18 +72,18 @@ impl Filter {
         Ok(())
     }
 
-    /// Whether everything is wanted.
+    /// True if everything is wanted.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether a file is wanted.
+    /// True if a file is wanted.
     pub fn wants(&self, file: &TreePath) -> bool {
         let first = self.rules.iter().find(|rule| rule.matches(file, false));
         first.map_or_else(|| self.wants_rest(), |rule| rule.includes)
     }
 
-    /// Whether something below a directory may be wanted.
+    /// True if something below a directory may be wanted.
     pub fn descends(&self, directory: &TreePath) -> bool {
         let mut possible = false;
         for rule in &self.rules {
@@ -101,7 +101,7 @@ impl Filter {
 }
 
 impl Rule {
-    /// Whether it matches this path or a directory above it.
+    /// True if it matches this path or a directory above it.
     fn matches(&self, path: &TreePath, is_directory: bool) -> bool {
         let count = path.names().count();
         let fits = |at: usize| !self.directories_only || is_directory || at + 1 < count;
@@ -119,7 +119,7 @@ impl Rule {
         })
     }
 
-    /// Whether it may match something below a directory that it does not match.
+    /// True if it may match something below a directory that it does not match.
     fn may_match_below(&self, directory: &TreePath) -> bool {
         if !self.anchored {
             return true;

@@ -12,7 +12,7 @@ pub enum Item {
     Odd {
         /// Its name.
         name: Vec<u8>,
-        /// What it is.
+        /// Its kind.
         kind: OddKind,
     },
     /// The place that was to be listed is no directory but this file.
@@ -30,7 +30,7 @@ pub enum OddKind {
     Unknown(Error),
 }
 
-/// How much room there is below a directory.
+/// Room below a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that are stored there, if it is told.

@@ -43,7 +43,7 @@ pub use session::{Session, connect, quiet_session, session, unsent};
 pub use tree::*;
 pub use walk::{Walk, WalkObserver, failure_of, walk};
 
-/// How long the answer to a short question may take.
+/// Longest wait for the answer to a short request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Fails if a URL or path can name nothing but a directory, where a file is asked for. No server is asked: what it says of
@@ -95,7 +95,7 @@ pub async fn cat(client: &Client, url: &Url, output: File) -> Result<()> {
     copy(spec, client.clone(), &mut Unwatched, std::future::pending()).await.result
 }
 
-/// Nobody looks.
+/// An observer that ignores everything.
 struct Unwatched;
 
 impl Observer for Unwatched {

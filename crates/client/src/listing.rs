@@ -81,7 +81,7 @@ impl Lister {
         Ok(Listing { url: url.clone(), from, count: 0 })
     }
 
-    /// What a URL names: a file or a directory. Unlike an answer to HEAD, WebDAV says so for certain.
+    /// The entry that a URL names: a file or a directory. Unlike an answer to HEAD, WebDAV says so for certain.
     pub async fn look_at(&self, url: &Url) -> Result<Entry> {
         if url.scheme().is_http()
             && let Some(mut exchange) = self.propfind(url, "0").await?
@@ -109,7 +109,7 @@ impl Lister {
         crate::files::stat(&self.client, url).await.map(|stat| stat.entry)
     }
 
-    /// Whether a URL names a directory. One of a server that ends with a slash is taken at its word.
+    /// True if a URL names a directory. One of a server that ends with a slash is taken at its word.
     pub async fn is_directory(&self, url: &Url) -> Result<bool> {
         let says_so = url.to_path().is_none() && url.is_directory_form();
         Ok(says_so || self.look_at(url).await?.kind == EntryKind::Directory)
@@ -146,7 +146,7 @@ impl Lister {
         Ok(None)
     }
 
-    /// What a server without WebDAV shows of a directory.
+    /// The page that a server without WebDAV has of a directory.
     async fn page(&self, url: &Url) -> Result<From> {
         if !url.is_directory_form() {
             // A file answers as what it is; a directory redirects to its form with a slash.
@@ -268,7 +268,7 @@ fn entry(found: MultistatusEntry, name: Vec<u8>) -> Entry {
     Entry { name, kind: found.kind, size_bytes: found.size_bytes, modified: found.modified }
 }
 
-/// What a status inside of a listing says of one entry.
+/// The error for a status of one entry in a listing.
 fn refused(status: Status) -> Error {
     let head = gridlane_dav::ResponseHead {
         status,

@@ -1,10 +1,10 @@
 //! Metalinks as sources: finding one, and making of it what the engine can copy.
 //!
-//! A metalink is written by somebody else. What it may not do is settled where it is read
-//! (`gridlane_dav::metalink`) and where names are judged (`gridlane_core::name`); here is decided where its files may go:
-//! below the directory that a person named, never through a link in it that leads elsewhere, and by names that the
-//! metalink chooses only where a person called the source a metalink: by its end, `.meta4` or `.metalink`. Any other URL
-//! keeps its own last name, also when a server answers it with a metalink or redirects it to one.
+//! A metalink is not to be trusted. What it may not do is settled where it is read (`gridlane_dav::metalink`) and where
+//! names are judged (`gridlane_core::name`); here is decided where its files may go: below the directory that the user
+//! named, never through a link in it that leads elsewhere, and by names that the metalink chooses only where the user
+//! called the source a metalink: by its end, `.meta4` or `.metalink`. Any other URL keeps its own last name, also when a
+//! server answers it with a metalink or redirects it to one.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -22,19 +22,19 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::root;
 use crate::target::{Destination, resolve};
 
-/// What is asked of a server that may have a metalink; it may send anything else.
+/// The media types that a server which may have a metalink is asked for; it may send anything else.
 const ACCEPT: &str = "application/metalink4+xml, application/metalink+xml, */*;q=0.5";
 
 /// One file to copy, with what a metalink says of it.
 #[derive(Debug)]
 pub(crate) struct Described {
-    /// What the file is to be called, or why its name may not be used.
+    /// The file's name, or why it may not be used.
     pub name: std::result::Result<RelativeName, NameFault>,
     /// Where it is, the best first.
     pub sources: Vec<Url>,
     /// Size and checksums.
     pub known: Known,
-    /// What of the metalink is not used, and why.
+    /// Parts of the metalink that are not used, and why.
     pub notes: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Naming<'a> {
     Own(&'a Url),
     /// A person called the source a metalink, and there is nothing else in it: the last part of the name that it gives.
     Only,
-    /// As before, and it has several files: the names that it gives, in directories that are made.
+    /// The same, for one of several files: the names that it gives, in directories that are made.
     OneOfSeveral,
 }
 
@@ -120,7 +120,7 @@ fn not_text(dir: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).hint("name the target file")
 }
 
-/// Whether a target takes files under their own names.
+/// True if a target takes files under their own names.
 pub(crate) fn is_directory(text: &str, current_dir: &Path) -> bool {
     let Ok(url) = Url::parse(text, current_dir) else { return false };
     match url.to_path() {
@@ -172,8 +172,8 @@ pub(crate) async fn describe(
     described(&metalink, &base).map(Some).map_err(of)
 }
 
-/// What the metalink that a server named says of the file at `source`; or why it is not used: then the
-/// copy goes on without.
+/// The description of the file at `source` by the metalink that a server named; or why it is not used: then the copy goes
+/// on without.
 pub(crate) async fn describe_found(
     client: &Client,
     source: &Url,
@@ -207,7 +207,7 @@ pub(crate) async fn describe_found(
 }
 
 fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
-    // A pipe, a device or nothing at all is for whoever copies it as it is.
+    // A pipe, a device or nothing at all is left to be copied as it is.
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -262,7 +262,7 @@ async fn from_root(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u8>
     Ok(is_known.then(|| (source.clone(), bytes)))
 }
 
-/// What can be copied of a metalink that was found at `base`.
+/// The files that can be copied of a metalink that was found at `base`.
 fn described(metalink: &Metalink, base: &Url) -> Result<Vec<Described>> {
     if metalink.files.is_empty() {
         return Err(Error::new(ErrorKind::Protocol, "the metalink has no file").fault(Fault::Peer));

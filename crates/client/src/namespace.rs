@@ -55,7 +55,7 @@ pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result
     Ok(())
 }
 
-/// Whether it was made; else it was there.
+/// Makes a directory, and returns true if it was not there.
 async fn mkcol(client: &Client, directory: &Url) -> Result<bool> {
     let exchange = client.http.exchange(&Request::new("MKCOL", directory)).await?;
     match exchange.status().code() {
@@ -196,7 +196,7 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
             continue;
         }
         if !delete_directory(client, directory).await? {
-            let message = "the directory is still not empty: somebody else writes to it";
+            let message = "the directory is still not empty: something else writes to it";
             return Err(Error::new(ErrorKind::Precondition, message).endpoint(&*directory));
         }
         open.pop();
@@ -204,8 +204,7 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
     Ok(())
 }
 
-/// The directory that somebody is in, and those above it, are not removed: `.` and `/` are typing errors, as in
-/// every other `rm`.
+/// Refuses to remove the current directory and those above it: `.` and `/` are typing errors, as in every other `rm`.
 fn refuse_above(path: &Path, url: &Url) -> Result<()> {
     // A link goes by itself, wherever it leads.
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
@@ -258,7 +257,7 @@ async fn delete_file(client: &Client, file: &Url) -> Result<()> {
     Ok(())
 }
 
-/// Whether the directory is gone; else the server refuses since it is not empty.
+/// Removes a directory, and returns true if it is gone; else the server refuses since it is not empty.
 async fn delete_directory(client: &Client, directory: &Url) -> Result<bool> {
     if directory.scheme().is_root() {
         return Ok(matches!(root::rmdir(&client.root, directory).await?, Removed::Yes));
@@ -274,7 +273,7 @@ async fn delete_directory(client: &Client, directory: &Url) -> Result<bool> {
     }
 }
 
-/// How much room there is below a directory.
+/// Room below a directory.
 pub async fn space(client: &Client, url: &Url) -> Result<Space> {
     if let Some(path) = url.to_path() {
         let found = rustix::fs::statvfs(&path)

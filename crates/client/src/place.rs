@@ -34,7 +34,7 @@ impl TreePath {
         Ok(path)
     }
 
-    /// What is called `name` in this directory.
+    /// The path of `name` in this directory.
     pub fn child(&self, name: &[u8]) -> Result<TreePath> {
         let wrong = |why: String| {
             let shown = String::from_utf8_lossy(&name[..name.len().min(60)]).into_owned();
@@ -62,7 +62,7 @@ impl TreePath {
         Ok(TreePath { joined })
     }
 
-    /// Whether it is the root.
+    /// True if it is the root.
     pub fn is_root(&self) -> bool {
         self.joined.is_empty()
     }
@@ -96,13 +96,13 @@ impl TreePath {
         &self.joined
     }
 
-    /// What is called `name` in this directory, whatever name that is: to be told of, and for nothing else.
+    /// The path of `name` in this directory, whatever name that is: for messages, and for nothing else.
     pub(crate) fn refused(&self, name: &[u8]) -> TreePath {
         let slash: &[u8] = if self.is_root() { b"" } else { b"/" };
         TreePath { joined: [&self.joined, slash, name].concat() }
     }
 
-    /// What was a path before: for records of our own only.
+    /// A path that was one before: for records of our own only.
     pub(crate) fn from_checked(joined: Vec<u8>) -> TreePath {
         TreePath { joined }
     }
@@ -143,7 +143,7 @@ impl Place {
         }
     }
 
-    /// Whether it is on this machine.
+    /// True if it is on this machine.
     pub fn is_local(&self) -> bool {
         matches!(self, Place::Local(_))
     }

@@ -25,14 +25,14 @@ const DIRECTORY_MODE: u16 = 0o755;
 /// Bytes of a small file that are asked for at a time.
 const READ_BYTES: u32 = 1024 * 1024;
 
-/// What is known of a file or directory.
+/// The properties of a file or directory.
 pub(crate) async fn stat(client: &Client, url: &Url) -> Result<StatText> {
     let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
     let answered = client.call(url, ask).await?;
     StatText::parse(&answered.body).map_err(|wrong| malformed(&wrong).endpoint(url))
 }
 
-/// What is there; `None`: nothing.
+/// The properties of a file or directory; `None`: there is none.
 pub(crate) async fn look(client: &Client, url: &Url) -> Result<Option<StatText>> {
     match stat(client, url).await {
         Ok(found) => Ok(Some(found)),
@@ -50,7 +50,7 @@ pub(crate) fn entry(name: Vec<u8>, stat: &StatText) -> Entry {
     Entry { name, kind, size_bytes, modified: time(stat.modified_s) }
 }
 
-/// Whether it is neither a file nor a directory.
+/// True if it is neither a file nor a directory.
 pub(crate) fn is_special(stat: &StatText) -> bool {
     stat.flags.has(StatFlags::OTHER) && !stat.is_directory()
 }
@@ -81,7 +81,7 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
     }
     match made {
         Ok(_) => Ok(true),
-        // Somebody was faster.
+        // It was made meanwhile.
         Err(error) if error.kind() == ErrorKind::Precondition && is_directory(client, url).await => Ok(false),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let message = "the server cannot make the directory: there is none that it could be in";
@@ -104,7 +104,7 @@ pub(crate) async fn rm(client: &Client, url: &Url) -> Result<()> {
     client.call(url, |about| Rm { about: without_slash(about) }).await.map(|_| ())
 }
 
-/// How an order to remove a directory ended.
+/// The outcome of an order to remove a directory.
 pub(crate) enum Removed {
     /// It is gone.
     Yes,
@@ -153,7 +153,7 @@ pub(crate) async fn mv(client: &Client, from: &Url, to: &Url) -> Result<()> {
     }
 }
 
-/// How much room there is below a directory.
+/// Room below a directory.
 pub(crate) async fn space(client: &Client, url: &Url) -> Result<Space> {
     // Some answer for paths that are not there.
     stat(client, url).await?;
@@ -171,7 +171,7 @@ pub(crate) async fn space(client: &Client, url: &Url) -> Result<Space> {
 
 /// The server's word for a file's checksum; `None` when it has none of this kind.
 pub(crate) async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
-    // XRootD 5.5 may never answer when it is asked for that of a directory, and then it answers nobody any more.
+    // XRootD 5.5 may never answer when it is asked for that of a directory, and then it answers no other client either.
     if stat(client, url).await?.is_directory() {
         let error = Error::new(ErrorKind::Usage, "it is a directory").fault(Fault::Caller);
         return Err(error.endpoint(url));

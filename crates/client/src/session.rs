@@ -30,8 +30,7 @@ pub struct Session {
     pub passed_over: Vec<String>,
 }
 
-/// Makes the client that all calls share, which shows nothing of who asks. It goes through the proxies that the
-/// environment names.
+/// Makes the client that all calls share, without credentials. It goes through the proxies that the environment names.
 pub fn connect(trust: Trust) -> Client {
     connect_as(trust, &Found::default(), Vec::new())
 }

@@ -16,7 +16,7 @@ pub(crate) struct Destination {
     pub spec: TargetSpec,
     /// For messages.
     pub name: String,
-    /// Whether a stopped copy to it can be continued.
+    /// True if a stopped copy to it can be continued.
     pub is_resumable: bool,
 }
 

@@ -117,7 +117,7 @@ pub fn secret(path: &Path, bytes_max: u64) -> Result<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = fs::metadata(path).map_err(|cause| unreadable(path, &cause))?;
     if metadata.permissions().mode() & 0o007 != 0 {
-        let what = format!("{} holds secrets, and everybody on this machine may read it", path.display());
+        let what = format!("{} holds secrets, and every user of this machine may read it", path.display());
         return Err(wrong(what).hint(format!("chmod o= {}", path.display())));
     }
     text(path, bytes_max)

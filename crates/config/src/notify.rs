@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// How long the manager is waited for.
+/// Longest wait for the manager.
 const TELL_MAX: Duration = Duration::from_secs(1);
 
 /// It serves.
@@ -26,7 +26,7 @@ pub fn stopping() {
     tell("STOPPING=1");
 }
 
-/// Nobody is there to be told, mostly; and a manager that cannot be told has its own ways to find out.
+/// Mostly there is no manager; and one that cannot be reached has its own ways to find out.
 fn tell(state: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(path.as_bytes(), state);

@@ -116,7 +116,8 @@ fn known<'a>(command: &'a Command, option: &str) -> Option<&'a Arg> {
     is_option.then_some(arg)
 }
 
-/// Whether the option takes these values: clap itself would say only that some value is wrong, not where it stands.
+/// Fails when the option does not take these values: clap itself would say only that some value is wrong, not where it
+/// stands.
 fn try_values(command: &Command, arg: &Arg, values: &[String]) -> Result<()> {
     use clap::error::ErrorKind as Clap;
     let Some(long) = arg.get_long().filter(|_| arg.get_action().takes_values()) else { return Ok(()) };
@@ -130,7 +131,7 @@ fn try_values(command: &Command, arg: &Arg, values: &[String]) -> Result<()> {
     }
 }
 
-/// What clap says, without its advice.
+/// The message of clap without its advice.
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let said = text.split("\n\n").next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Notices that files which a daemon goes by have changed since they were read.
 //!
 //! Looking is what works everywhere: certificates, lists and secrets are replaced by renaming files and by turning links
-//! round, on network file systems too, by programs that tell nobody. What has changed counts when it has stayed the same
-//! for a look: whoever replaces a certificate and its key, or a directory of lists, does it one file at a time.
+//! round, on network file systems too, by programs that announce nothing. A change counts when a look finds nothing new:
+//! a certificate and its key, or a directory of lists, are replaced one file at a time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry as Slot};
@@ -22,11 +22,10 @@ const DEPTH_MAX: usize = 1;
 /// not keep a list of what was revoked from being read.
 const CHANGING_LOOKS_MAX: u32 = 20;
 
-/// How long a look at a directory that is served is waited for: where its file system is dead, nothing else is to be
-/// missed.
+/// Longest wait for a look at a directory that is served: where its file system is dead, nothing else is to be missed.
 const EXPORT_LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// What is looked at, and what was seen.
+/// Files and directories that are looked at, and their state at the last look.
 #[derive(Debug, Default)]
 pub struct Watch {
     seen: HashMap<PathBuf, u64>,
@@ -36,7 +35,7 @@ pub struct Watch {
     changing_looks: u32,
 }
 
-/// What was seen of a directory that is served.
+/// The last look at a directory that is served.
 #[derive(Debug)]
 struct Seen {
     print: u64,
@@ -118,7 +117,7 @@ impl Watch {
         std::mem::take(&mut self.changing_looks) > 0
     }
 
-    /// Whether anything is not as it was.
+    /// Looks at everything, and returns true if anything has changed.
     fn look(&mut self) -> bool {
         let mut has_changed = false;
         for (place, seen) in &mut self.seen {
@@ -192,7 +191,7 @@ fn mark(metadata: &io::Result<Metadata>, print: &mut DefaultHasher) {
             (it.dev(), it.ino(), it.mode(), it.uid(), it.gid()).hash(print);
             // Of a directory its entries are looked at: what else is made there for a moment is no change.
             if !it.is_dir() {
-                // The time of the last change cannot be set by anybody, as that of the contents can.
+                // Unlike the time of the contents' last change, the time of the inode's cannot be set at will.
                 (it.size(), it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()).hash(print);
             }
         }

@@ -486,7 +486,7 @@ pub const FAR_ROUND_TRIP: Duration = Duration::from_millis(2);
 /// A copy to which no byte came for so long does not count among those that move.
 pub const SILENT_PLACE_MAX: Duration = Duration::from_secs(1);
 /// Short questions (a listing, a checksum) to one host at the same time.
-pub const QUESTIONS_PER_HOST_MAX: usize = 32;
+pub const REQUESTS_PER_HOST_MAX: usize = 32;
 /// Time for which such a turn is waited for. Then the connection is made all the same: better one too many than
 /// copies that wait for each other.
 pub const CONNECTION_TURN_MAX: Duration = Duration::from_secs(10);
@@ -513,7 +513,7 @@ pub const WRONG_PIECES_OFTEN: u64 = 4;
 /// A server reads a file at least so fast for its checksum: a busy disk that others read from too.
 pub const DIGEST_BYTES_PER_S_MIN: u64 = 20_000_000;
 /// A server that was waited for in vain is not waited for again so long: a tree has many files, and one bad moment passes.
-pub const MUTE_MAX: Duration = Duration::from_secs(60);
+pub const UNRESPONSIVE_MAX: Duration = Duration::from_secs(60);
 /// Time for which a source may compute a digest while the copy waits for nothing else, however large the file is.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 

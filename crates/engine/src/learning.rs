@@ -34,7 +34,7 @@ impl Run<'_> {
         let (votes, member) = (self.judge.votes(), &self.judge.members()[number]);
         let was_heard = votes.was_heard(number);
         let is_silent = !replica.was_silent && votes.is_mute(number, self.pace.now());
-        let known = self.client.mute.of(&at);
+        let known = self.client.unresponsive.of(&at);
         let mut news = known;
         if is_silent || was_heard {
             news.note_silent(is_silent, now);
@@ -45,7 +45,7 @@ impl Run<'_> {
             news.note_owing(is_owing, now);
         }
         if news != known {
-            self.client.mute.learn(&at, |known| *known = news);
+            self.client.unresponsive.learn(&at, |known| *known = news);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::FIRST_CONTACT_MAX;
 use gridlane_core::{Backoff, ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result};
-use gridlane_peer::awake::Patience;
+use gridlane_peer::patience::Patience;
 use gridlane_plan::judge::{EARLIER, Event as Heard, Piece, Sender};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;

@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         let begun = std::time::Instant::now();
         let add = |(number, url): (usize, gridlane_core::Url)| {
             judge.add_source(Time::ZERO, true);
-            let mute = client.mute.of(&client.asked(&url));
+            let mute = client.unresponsive.of(&client.asked(&url));
             let mut replica = Replica::new(number, url);
             replica.was_silent = mute.is_silent(begun);
             if replica.was_silent {

@@ -49,7 +49,7 @@ enum Layer {
     Rustls(Side),
     Ours(Box<Records>),
     /// Only while one becomes the other, and when that failed.
-    Nobody,
+    Vacant,
 }
 
 /// Results of a handshake.
@@ -246,9 +246,9 @@ impl Session {
             peer_certificates: self.peer_certificates().to_vec(),
             is_resumed: self.is_resumed(),
         };
-        let records = match std::mem::replace(&mut self.layer, Layer::Nobody) {
+        let records = match std::mem::replace(&mut self.layer, Layer::Vacant) {
             Layer::Rustls(side) => Records::take(side),
-            Layer::Ours(_) | Layer::Nobody => Err(rustls::Error::HandshakeNotComplete),
+            Layer::Ours(_) | Layer::Vacant => Err(rustls::Error::HandshakeNotComplete),
         };
         let records = records.map_err(invalid)?;
         (self.layer, self.agreed) = (Layer::Ours(Box::new(records)), Some(agreed));
@@ -438,7 +438,7 @@ impl Session {
     fn protocol_version(&self) -> Option<ProtocolVersion> {
         match &self.layer {
             Layer::Rustls(side) => side.protocol_version(),
-            Layer::Ours(_) | Layer::Nobody => self.agreed.as_ref()?.version,
+            Layer::Ours(_) | Layer::Vacant => self.agreed.as_ref()?.version,
         }
     }
 
@@ -447,7 +447,7 @@ impl Session {
         let certificates = match &self.layer {
             Layer::Rustls(Side::Client(conn)) => conn.peer_certificates(),
             Layer::Rustls(Side::Server(conn)) => conn.peer_certificates(),
-            Layer::Ours(_) | Layer::Nobody => {
+            Layer::Ours(_) | Layer::Vacant => {
                 self.agreed.as_ref().map(|agreed| agreed.peer_certificates.as_slice())
             }
         };
@@ -464,7 +464,7 @@ impl Session {
         let kind = match &self.layer {
             Layer::Rustls(Side::Client(conn)) => conn.handshake_kind(),
             Layer::Rustls(Side::Server(conn)) => conn.handshake_kind(),
-            Layer::Ours(_) | Layer::Nobody => {
+            Layer::Ours(_) | Layer::Vacant => {
                 return self.agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
             }
         };

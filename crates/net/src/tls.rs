@@ -288,7 +288,7 @@ fn refuse_readable_key(file: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = std::fs::metadata(file).map_err(|cause| unusable(file, cause))?;
     if metadata.permissions().mode() & 0o007 != 0 {
-        let what = "it holds a private key, and everybody on this machine may read or replace it";
+        let what = "it holds a private key, and every user of this machine may read or replace it";
         return Err(unusable(file, what).hint(format!("chmod o= {}", file.display())));
     }
     Ok(())

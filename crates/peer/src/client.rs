@@ -1,4 +1,4 @@
-//! The client of all protocols, which every copy and every question goes through.
+//! The client of all protocols, which every copy and every request goes through.
 
 use std::time::Duration;
 
@@ -6,43 +6,43 @@ use gridlane_core::Url;
 use gridlane_net::Dialer;
 
 use crate::memory::Asked;
-use crate::mute::Mutes;
 use crate::paths::Paths;
+use crate::unresponsive::UnresponsiveServers;
 use crate::{Credentials, http, root};
 
 /// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle connections, and what it
 /// has learned of servers.
 ///
 /// A process that serves several users has a clone for each, with their [credentials](Client::credentials): connections,
-/// sessions and what depends on who asks are then each user's own.
+/// sessions and whatever else depends on the identity are then each user's own.
 #[derive(Clone)]
 pub struct Client {
     /// For `http` and `https`.
     pub http: http::Client,
     /// For `root` and `roots`.
     pub root: root::Client,
-    /// What is shown of the user, and to whom.
+    /// The user's credentials, and the endpoints that may see them.
     pub credentials: Credentials,
-    /// What connections did in earlier copies.
+    /// Connections of earlier copies: their rates and round trips.
     pub paths: Paths,
-    /// Servers whose word was waited for in vain.
-    pub mute: Mutes,
+    /// Servers that were waited for in vain.
+    pub unresponsive: UnresponsiveServers,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        let (credentials, paths, mute) = Default::default();
-        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, mute }
+        let (credentials, paths, unresponsive) = Default::default();
+        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, unresponsive }
     }
 
-    /// The server of `url`, as what is known of servers that [were waited for in vain](Client::mute) is found by.
+    /// The key by which servers that [were waited for in vain](Client::unresponsive) are found.
     pub fn asked(&self, url: &Url) -> Asked {
         Asked::new(url, self.credentials.identity())
     }
 
-    /// The same for another user, with something to show. What it has learned of servers so far is kept.
+    /// The same for another user, with these credentials. What it has learned of servers so far is kept.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.http = self.http.credentials(credentials.clone());
         self.root = self.root.credentials(credentials.clone());

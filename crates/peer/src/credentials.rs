@@ -1,12 +1,12 @@
-//! What a client shows of its user, and to whom.
+//! Credentials of a user, and the endpoints that may see them.
 //!
 //! One rule for all protocols: the user's credentials go to the endpoints that the user named, and to hosts that the
 //! operator named for it; wherever else a server, a metalink or a page leads, they stay here. Where a request began and
 //! where it has come to are both looked at, so that a redirect from one endpoint to another is told apart from a
 //! request that the user made there.
 //!
-//! Only over TLS; that is for whoever sends to look at, since a connection of XRootD's protocol becomes one of TLS later. What
-//! a person has written into a URL is for that URL's server, and over TLS only as well: see [`sends_password`].
+//! Only over TLS; the sender has to see to that, since a connection of XRootD's protocol becomes one of TLS later. The
+//! user and password of a URL are for that URL's server, and over TLS only as well: see [`sends_password`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -58,8 +58,8 @@ struct Inner {
     named: Mutex<Vec<Url>>,
 }
 
-/// Whether the user and password of a URL are sent to its server by HTTP: over TLS, or where the server is this machine
-/// itself, which takes them in clear (as `gridlane serve` does). Everybody on another way could read them.
+/// True if the user and password of a URL are sent to its server by HTTP: over TLS, or where the server is this machine
+/// itself, which takes them in clear (as `gridlane serve` does). On any other way they could be read.
 pub fn sends_password(url: &Url) -> bool {
     let host = url.host().strip_suffix('.').unwrap_or(url.host());
     let is_here = host.eq_ignore_ascii_case("localhost")
@@ -76,7 +76,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Reads `host.example.org`, `*.example.org` or an address. `*` alone would be everybody and is refused.
+    /// Reads `host.example.org`, `*.example.org` or an address. `*` alone would be every host and is refused.
     pub fn parse(text: &str) -> Result<HostPattern> {
         let name = text.trim().to_ascii_lowercase();
         let (name, is_domain) = match name.strip_prefix('*') {
@@ -96,7 +96,7 @@ impl HostPattern {
         Ok(HostPattern { name, is_domain })
     }
 
-    /// Whether a host is meant; a domain's pattern means all below it, and not itself.
+    /// True if a host is meant; a domain's pattern means all below it, and not itself.
     pub fn matches(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         match self.is_domain {
@@ -107,7 +107,7 @@ impl HostPattern {
 }
 
 impl Credentials {
-    /// Credentials that no endpoint may see yet, with an identity of their own if there is anything to show.
+    /// Credentials that no endpoint may see yet, with an identity of their own if they are not empty.
     pub fn new(
         token: Option<Box<dyn TokenSource>>,
         certificate: Option<Certificate>,
@@ -134,18 +134,17 @@ impl Credentials {
         }
     }
 
-    /// Whether there is anything to show.
+    /// True if there are no credentials.
     pub fn is_empty(&self) -> bool {
         self.0.identity.is_anonymous()
     }
 
-    /// Whether the operator named this host for the user's secrets, whoever leads there.
+    /// True if the operator named this host for the user's secrets, wherever the redirect to it is from.
     pub fn may_forward(&self, host: &str) -> bool {
         self.0.forward_to.iter().any(|pattern| pattern.matches(host))
     }
 
-    /// Whether the server of `at` may see them, in a request that began at `origin`. Whether TLS protects it is
-    /// another question.
+    /// True if the server of `at` may see them, in a request that began at `origin`. TLS is checked elsewhere.
     pub fn may_see(&self, origin: &Url, at: &Url) -> bool {
         let is_named = || {
             let named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,12 +153,12 @@ impl Credentials {
         self.may_forward(at.host()) || (at.same_endpoint(origin) && is_named())
     }
 
-    /// The token that is valid now; `None` when there is none to show.
+    /// The token that is valid now; `None` without one.
     pub fn token(&self) -> Result<Option<Token>> {
         self.0.token.as_ref().map(|source| source.token()).transpose()
     }
 
-    /// What the certificate is called that connections of the user show.
+    /// The name of the certificate of the user's connections.
     pub fn certificate(&self) -> Option<&str> {
         self.0.certificate.as_deref()
     }

@@ -1,7 +1,7 @@
-//! How many files and connections may be open at once where a process may have few (`ulimit -n`).
+//! Bounds of open files and connections where a process may have few (`ulimit -n`).
 //!
-//! What is bounded elsewhere for other reasons is bounded here once more: copies of a tree, listings, lanes, connections that
-//! rest. Small files have shares of their own.
+//! Other bounds hold beside these: of copies of a tree, listings, lanes, idle connections. Small files have shares of
+//! their own.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 /// Copies that are running in this process.
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Copies that may run in this process at the same time, as those say that start several.
+/// Copies that may run in this process at the same time, as announced by callers that start several.
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
 /// So many copies may run until this is dropped: the first of them has no more lanes than the last.
@@ -44,7 +44,7 @@ impl Drop for RunningCopy {
     }
 }
 
-/// What may be open.
+/// A number of descriptors that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Beside what a process has open in any case.
@@ -52,7 +52,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// As the limit of this process said when it was asked first.
+    /// The limit of this process when it was asked for first.
     pub fn of_process() -> Descriptors {
         static OF_PROCESS: OnceLock<Descriptors> = OnceLock::new();
         *OF_PROCESS.get_or_init(|| Descriptors::of(getrlimit(Resource::Nofile).current))

@@ -1,9 +1,9 @@
 //! The clients of the protocols: connections to servers over HTTP and XRootD's protocol, and what is asked on them.
 //!
-//! A [`Client`] has one of each. A question of HTTP is a [`Request`](http::Request), and its answer an
-//! [`Exchange`](http::Exchange) whose body is still to be read; over root:// a question is one of `gridlane-xrd`'s requests
-//! ([`root::Client::call`]). Both find a connection, an idle one if there is one, follow redirects, show what may be shown of
-//! the user, and have errors that name the endpoint, say what was shown and what to do.
+//! A [`Client`] has one of each. A request of HTTP is a [`Request`](http::Request), and its answer an
+//! [`Exchange`](http::Exchange) whose body is still to be read; over root:// a request is one of `gridlane-xrd`'s
+//! ([`root::Client::call`]). Both find a connection, an idle one if there is one, follow redirects, present the user's
+//! credentials where they may be seen, and have errors that name the endpoint and the credentials and say what to do.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -32,16 +32,17 @@
 //!
 //! Read first: [`Client`], [`http::Request`], `http::exchange`, `root::client`, then `pool` and `credentials`.
 
-pub mod awake;
 mod client;
 mod credentials;
 pub mod descriptors;
 pub mod http;
 mod memory;
-pub mod mute;
+
 pub mod paths;
+pub mod patience;
 mod pool;
 pub mod root;
+pub mod unresponsive;
 
 pub use client::Client;
 pub use credentials::{Certificate, Credentials, HostPattern, Token, TokenSource, sends_password};

@@ -1,4 +1,4 @@
-//! What a client remembers of servers, so that it need not find out each time.
+//! Knowledge of servers, remembered so that it need not be found out each time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -22,11 +22,11 @@ impl Asked {
     }
 }
 
-/// What is `Known` of each `Server`. Its clones share it.
+/// `Known` of each `Server`. Its clones share it.
 pub struct Memory<Server, Known>(Arc<Mutex<HashMap<Server, Known>>>);
 
 impl<Server: Clone + Eq + Hash, Known: Clone + Default> Memory<Server, Known> {
-    /// What is known of a server; of one that was never learned of, nothing.
+    /// The knowledge of a server; the default for one that was never learned of.
     pub fn of(&self, server: &Server) -> Known {
         self.all().get(server).cloned().unwrap_or_default()
     }

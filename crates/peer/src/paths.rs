@@ -1,4 +1,4 @@
-//! What a client remembers of the paths to servers: what a connection that is there already can do at once.
+//! Knowledge of the paths to servers: what a connection that is there already can do at once.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use gridlane_core::Endpoint;
 
 use crate::memory::Memory;
 
-/// Of all servers, shared by the clones of a client.
+/// The paths to all servers, shared by the clones of a client.
 pub type Paths = Memory<Endpoint, Path>;
 
-/// What the connections to one server did in the last copy.
+/// Figures of the connections to one server in the last copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Path {
-    /// What one connection brought, in bytes per second, if it brought enough to tell.
+    /// Rate of one connection, in bytes per second, if it brought enough to tell.
     pub rate_bytes_per_s: Option<f64>,
     /// Smallest round trip seen.
     pub round_trip: Option<Duration>,

@@ -1,7 +1,7 @@
 //! Connections between two uses, and how many there may be to one host.
 //!
-//! A connection is given back when it is dropped in a state in which it may carry another request, and
-//! handed out again, the one used last first, if it is still open then. What nobody takes is closed. One that has
+//! A connection is given back when it is dropped in a state in which it may carry another request, and handed out again,
+//! the one used last first, if it is still open then. A connection that rests for too long is closed. One that has
 //! carried ranges goes to a lane before others do: its window has grown.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::{
     CONNECTION_TURN_MAX, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX, IDLE_PER_HOST_MAX, LANES_PER_HOST_MAX,
-    QUESTIONS_PER_HOST_MAX,
+    REQUESTS_PER_HOST_MAX,
 };
 use gridlane_net::{Route, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,23 +21,23 @@ use crate::descriptors::Descriptors;
 
 /// A server closes this much later than it says, at the earliest: our clock and the way there are not its.
 const SAYS_MARGIN: Duration = Duration::from_secs(1);
-/// Hosts whose turns are remembered before those that nobody uses are forgotten.
+/// Hosts whose turns are remembered before the unused ones are forgotten.
 const HOSTS_KEPT: usize = 256;
 
-/// What a connection is wanted for: there is a limit for each.
+/// The use of a connection: there is a limit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// One request whose answer is short or comes at once.
-    Question,
+    Request,
     /// Ranges of a file.
     Lane,
     /// A file to the server.
     Upload,
 }
 
-/// What can wait between two uses.
+/// A connection that can wait between two uses.
 pub(crate) trait Rests: Send + 'static {
-    /// Whether it is open and nothing has come that nobody has read.
+    /// True if it is open and no unread bytes have come.
     fn is_quiet(&mut self) -> bool;
 
     /// Gives back memory until it is used again.
@@ -74,13 +74,13 @@ struct Resting<K, C> {
     key: K,
     connection: C,
     until: Instant,
-    /// What it was used for.
+    /// Its last use.
     purpose: Purpose,
     /// Bytes may still come that belong to nothing: only what may be asked twice is asked here.
     is_doubtful: bool,
 }
 
-/// Where a connection goes back to, and its turn. A clone is for the connection that takes its place.
+/// The pool that a connection goes back to, and its turn. A clone is for the connection that takes its place.
 pub(crate) struct Home<K, C> {
     pool: Weak<Inner<K, C>>,
     key: K,
@@ -107,7 +107,7 @@ impl<K: Key, C: Rests> Default for Pool<K, C> {
     }
 }
 
-/// What connections are found by: the server, the way there, and the identity that they belong to.
+/// The key of connections: the server, the way there, and the identity that they belong to.
 pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {
     /// The same for any identity: a server has so many turns, however many users ask it.
     fn of_any(&self) -> Self;
@@ -129,9 +129,9 @@ impl<K: Key, C: Rests> Pool<K, C> {
     /// Waits until there may be another connection like this; not for ever.
     pub(crate) async fn home(&self, key: K, purpose: Purpose) -> Home<K, C> {
         let turns_max = match purpose {
-            Purpose::Question => Some(QUESTIONS_PER_HOST_MAX),
+            Purpose::Request => Some(REQUESTS_PER_HOST_MAX),
             Purpose::Lane => Some(LANES_PER_HOST_MAX),
-            // There is one for each copy, and whoever starts copies says how many at once.
+            // There is one for each copy, and the caller that starts copies says how many at once.
             Purpose::Upload => None,
         };
         let turn = match turns_max {
@@ -144,7 +144,7 @@ impl<K: Key, C: Rests> Pool<K, C> {
         Home { pool: Arc::downgrade(&self.0), key, purpose, _turn: turn.map(Arc::new) }
     }
 
-    /// Whether there is an idle connection that was used for `purpose`; it may have been closed at the other end.
+    /// True if there is an idle connection that was used for `purpose`; it may have been closed at the other end.
     pub(crate) fn has(&self, key: &K, purpose: Purpose) -> bool {
         self.0.idle().resting.iter().any(|resting| resting.key == *key && resting.purpose == purpose)
     }
@@ -197,13 +197,13 @@ impl<K: Key, C: Rests> Inner<K, C> {
 }
 
 impl<K: Key, C: Rests> Home<K, C> {
-    /// What its connections are found by.
+    /// The key of its connections.
     pub(crate) fn key(&self) -> &K {
         &self.key
     }
 
-    /// Keeps an open connection for the next one who needs it. `says_max` is how long the server says that
-    /// it stays open; a doubtful one is not for uploads.
+    /// Keeps an open connection for its next use. `says_max` is how long the server says that it stays open; a doubtful
+    /// one is not for uploads.
     pub(crate) fn take_back(&self, mut connection: C, says_max: Option<Duration>, is_doubtful: bool) {
         let Some(pool) = self.pool.upgrade() else { return };
         let rest = pool.idle_max.min(says_max.map_or(pool.idle_max, |max| max.saturating_sub(SAYS_MARGIN)));
@@ -251,7 +251,7 @@ impl<K: Key, C: Rests> Sweeper<K, C> {
 
 impl<K: Key, C: Rests> Drop for Sweeper<K, C> {
     fn drop(&mut self) {
-        // The runtime may end before the pool does: whoever uses the pool next needs another sweeper.
+        // The runtime may end before the pool does: the next use of the pool needs another sweeper.
         if let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) {
             pool.idle().is_swept = false;
         }
@@ -393,19 +393,19 @@ mod tests {
         let (ada, bob) = (Identity::new(None), Identity::new(None));
         let of = |identity: &Identity| key().of_identity(identity);
         let (near, _far) = pair().await;
-        pool.home(of(&ada), Purpose::Question).await.take_back(near, None, false);
+        pool.home(of(&ada), Purpose::Request).await.take_back(near, None, false);
         for other in [of(&bob), key()] {
-            assert!(!pool.has(&other, Purpose::Question));
-            assert!(pool.take(&pool.home(other, Purpose::Question).await).is_none());
+            assert!(!pool.has(&other, Purpose::Request));
+            assert!(pool.take(&pool.home(other, Purpose::Request).await).is_none());
         }
-        assert!(pool.take(&pool.home(of(&ada), Purpose::Question).await).is_some());
+        assert!(pool.take(&pool.home(of(&ada), Purpose::Request).await).is_some());
         let mut homes = Vec::new();
-        for turn in 0..QUESTIONS_PER_HOST_MAX {
+        for turn in 0..REQUESTS_PER_HOST_MAX {
             let identity = if turn % 2 == 0 { &ada } else { &bob };
-            homes.push(pool.home(of(identity), Purpose::Question).await);
+            homes.push(pool.home(of(identity), Purpose::Request).await);
         }
         assert!(homes.iter().all(|home| home._turn.is_some()));
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_none());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_none());
     }
 
     #[tokio::test]
@@ -414,7 +414,7 @@ mod tests {
         let (lane, question) = (pair().await, pair().await);
         let address = lane.0.peer();
         pool.home(key(), Purpose::Lane).await.take_back(lane.0, None, false);
-        pool.home(key(), Purpose::Question).await.take_back(question.0, None, false);
+        pool.home(key(), Purpose::Request).await.take_back(question.0, None, false);
         let home = pool.home(key(), Purpose::Lane).await;
         assert_eq!(pool.take(&home).map(|stream| stream.peer()), Some(address));
         assert!(pool.take(&home).is_some(), "another one is better than none");
@@ -424,22 +424,22 @@ mod tests {
     async fn no_upload_goes_where_something_may_still_come() {
         let pool = Pool::default();
         let (near, _far) = pair().await;
-        pool.home(key(), Purpose::Question).await.take_back(near, None, true);
+        pool.home(key(), Purpose::Request).await.take_back(near, None, true);
         assert!(pool.take(&pool.home(key(), Purpose::Upload).await).is_none());
-        assert!(pool.take(&pool.home(key(), Purpose::Question).await).is_some());
+        assert!(pool.take(&pool.home(key(), Purpose::Request).await).is_some());
     }
 
     #[tokio::test]
     async fn who_waited_long_enough_goes_on() {
         let pool = Pool::<Route, Stream>::new(Duration::from_secs(60), Duration::from_millis(1));
         let mut homes = Vec::new();
-        for _ in 0..QUESTIONS_PER_HOST_MAX {
-            homes.push(pool.home(key(), Purpose::Question).await);
+        for _ in 0..REQUESTS_PER_HOST_MAX {
+            homes.push(pool.home(key(), Purpose::Request).await);
         }
         assert!(homes.iter().all(|home| home._turn.is_some()));
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_none());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_none());
         homes.pop();
-        assert!(pool.home(key(), Purpose::Question).await._turn.is_some());
+        assert!(pool.home(key(), Purpose::Request).await._turn.is_some());
         assert!(pool.home(key(), Purpose::Lane).await._turn.is_some(), "each has a limit of its own");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gridlane_auth::policy::{Reason, Template, Who};
+use gridlane_auth::policy::{Principal, Reason, Template};
 use gridlane_auth::{Decision, Grants, Operation, Policy, Rule};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
 use gridlane_dav::ResourcePath;
@@ -65,7 +65,7 @@ impl Export {
 pub fn open_to_anyone(name: impl Into<String>, path: &ResourcePath, allow_write: bool) -> Rule {
     let reads = Grants::READ.with(Grants::LIST).with(Grants::STAGE);
     let may = if allow_write { reads.with(Grants::WRITE).with(Grants::DELETE) } else { reads };
-    Rule { name: name.into(), who: Who::anyone(), may, under: Template::default().below(path) }
+    Rule { name: name.into(), who: Principal::anyone(), may, under: Template::default().below(path) }
 }
 
 /// A path inside of an export, as a client sees it.
@@ -381,7 +381,7 @@ mod tests {
         let all = Grants::READ.with(Grants::CREATE);
         let anyone = Rule {
             name: "anyone".to_owned(),
-            who: Who::anyone(),
+            who: Principal::anyone(),
             may: all,
             under: Template::default().below(&path("/open")),
         };

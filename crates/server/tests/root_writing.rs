@@ -5,7 +5,7 @@
 #[path = "it/support/mod.rs"]
 mod support;
 
-use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::policy::{Principal, Template};
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Network, limits};
@@ -453,7 +453,7 @@ fn what_may_not_be_written_is_not() {
         settings.service.exports[0].allow_write = true;
         settings.policy = std::sync::Arc::new(Policy::new(vec![Rule {
             name: "box".to_owned(),
-            who: Who { networks: Network::parse_list(["any"]).unwrap(), ..Who::anyone() },
+            who: Principal { networks: Network::parse_list(["any"]).unwrap(), ..Principal::anyone() },
             may: Grants::WRITE,
             under: Template::default(),
         }]));

@@ -6,8 +6,8 @@
 //! others are served. Of those that wait, holders have their turns one after the other, however many requests each has.
 //!
 //! A holder is an IPv4 address or the first 64 bits of an IPv6 one, as everywhere ([`host_of`]). What the server does by
-//! itself has no share. On whose behalf a task works is known all along it ([`current`]), so that whatever takes of a
-//! budget deep inside need not be told.
+//! itself has no share. The holder for which a task works is known all along it ([`current`]), so that whatever takes of
+//! a budget deep inside need not be told.
 //!
 //! All budgets, with their shares: docs/reference/budgets.md.
 
@@ -30,7 +30,7 @@ pub fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How much there is of something, and how much of it one client has at most.
+/// The amount of something, and the part of it that one client has at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// For all.
@@ -46,7 +46,7 @@ impl Share {
     }
 }
 
-/// On whose behalf something is taken.
+/// The client on whose behalf something is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(Option<IpAddr>);
 
@@ -61,27 +61,27 @@ impl Holder {
 }
 
 tokio::task_local! {
-    /// On whose behalf this task works.
+    /// The holder on whose behalf this task works.
     static HOLDER: Cell<Holder>;
 }
 
-/// On whose behalf the task in hand works.
+/// The holder on whose behalf the current task works.
 pub fn current() -> Holder {
     HOLDER.try_with(Cell::get).unwrap_or(Holder::SERVER)
 }
 
-/// From here on this task works on somebody else's behalf: a proxy has named its client.
+/// Changes the holder of the current task: a proxy has named its client.
 pub fn go_on_as(holder: Holder) {
-    // A task that nobody gave a holder has none.
+    // A task without a holder stays without one.
     let _ = HOLDER.try_with(|cell| cell.set(holder));
 }
 
-/// A task on somebody's behalf.
+/// A task on behalf of a holder.
 pub fn on_behalf<F: Future>(holder: Holder, task: F) -> TaskLocalFuture<Cell<Holder>, F> {
     HOLDER.scope(Cell::new(holder), task)
 }
 
-/// Of whose allowance nothing is left.
+/// The allowance that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
     /// The holder's own share.
@@ -90,7 +90,7 @@ pub enum Short {
     All,
 }
 
-/// Something that there is so much of.
+/// A bounded amount of something.
 pub struct Budget {
     name: &'static str,
     state: Mutex<State>,
@@ -101,13 +101,13 @@ pub struct Budget {
 struct State {
     share: Share,
     used: usize,
-    /// Who has how much; nobody who has nothing.
+    /// Amounts by holder, none of them 0.
     held: HashMap<Holder, usize>,
-    /// Those who wait, by holder, none of them empty.
+    /// Waiters by holder; no queue is empty.
     waiting: HashMap<Holder, VecDeque<Waiter>>,
     /// The holders that wait: the first has the next turn.
     turns: VecDeque<Holder>,
-    /// How many are in those lines, and how many of them have left since the lines were tidied.
+    /// Number of waiters in those queues, and of those among them that have left since the queues were tidied.
     in_lines: usize,
     left_lines: usize,
 }
@@ -128,7 +128,7 @@ pub struct Lease {
 }
 
 impl Budget {
-    /// Of which nothing is taken.
+    /// A budget of which nothing is taken.
     pub fn new(name: &'static str, share: Share) -> Arc<Budget> {
         let state = State {
             share,
@@ -143,29 +143,29 @@ impl Budget {
         Arc::new(Budget { name, state: Mutex::new(state), refused_holder, refused_all })
     }
 
-    /// What it is called in the metrics.
+    /// Its name in the metrics.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// From here on there is so much of it. What was taken stays so.
+    /// Changes its size. What was taken stays so.
     pub fn resize(self: &Arc<Budget>, share: Share) {
         let mut state = self.lock();
         state.share = share;
         self.give(state);
     }
 
-    /// How much there is.
+    /// Its size.
     pub fn share(&self) -> Share {
         self.lock().share
     }
 
-    /// How much of it is taken.
+    /// The amount that is taken.
     pub fn used(&self) -> usize {
         self.lock().used
     }
 
-    /// How often nothing was left of a holder's share, and of all.
+    /// Number of refusals because a holder's share was used up, and because all was.
     pub fn refused(&self) -> (u64, u64) {
         (self.refused_holder.load(Ordering::Relaxed), self.refused_all.load(Ordering::Relaxed))
     }
@@ -213,7 +213,7 @@ impl Budget {
         .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives what is left to those who wait.
+    /// Gives the rest to waiters.
     fn give(self: &Arc<Budget>, mut state: MutexGuard<'_, State>) {
         let mut given = Vec::new();
         while let Some((holder, waiter)) = state.next() {
@@ -222,7 +222,7 @@ impl Budget {
         }
         drop(state);
         for (tell, lease) in given {
-            // Who has left meanwhile gives it back, which needs the lock.
+            // A waiter that has left meanwhile gives its lease back, which needs the lock.
             drop(tell.send(lease));
         }
     }
@@ -336,7 +336,7 @@ impl State {
 }
 
 impl Lease {
-    /// How much it is.
+    /// The amount of the budget.
     pub fn amount(&self) -> usize {
         self.amount
     }
@@ -359,7 +359,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Has it be somebody else's, if it is within that one's share.
+    /// Hands it to another holder, if it is within that one's share.
     pub fn try_hand_to(&mut self, holder: Holder) -> Result<(), Short> {
         let mut state = self.budget.lock();
         state.release(self.holder, self.amount);

@@ -1,10 +1,10 @@
 //! How many operations may wait for one device at the same time, and where they wait: on a thread that the runtime has
 //! taken out of its rotation.
 //!
-//! A device is a disk, a file system over the network, or whatever else keeps an operation waiting for as long as it likes. Each
-//! has turns of its own, so that one that hangs costs only those who want something of it: its operations hold threads up to that
-//! bound, and whatever else is asked of it waits as a task. A quarter of the turns is for one client at most, and
-//! clients that wait have their turns one after the other.
+//! A device is a disk, a file system over the network, or whatever else keeps an operation waiting for as long as it
+//! likes. Each has turns of its own, so that one that hangs costs only requests that need it: its operations hold threads
+//! up to that bound, and whatever else is asked of it waits as a task. A quarter of the turns is for one client at most,
+//! and clients that wait have their turns one after the other.
 //!
 //! `block_in_place` costs far less than a hand-over to another thread and back (33 to 85 microseconds measured), and it works
 //! on borrowed buffers. It is not free: it wakes a thread that takes over this one's tasks. With it around every `open`, small
@@ -19,7 +19,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::budget::{self, Budget, Holder, Lease, Share};
 
-/// How much there may be of what one device can hold up, at the same time.
+/// Bounds of what one device can hold up at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceShares {
     /// Operations that wait for it.
@@ -33,7 +33,7 @@ pub struct DeviceShares {
 }
 
 impl Default for DeviceShares {
-    /// As the limits say.
+    /// The bounds of [`limits`].
     fn default() -> DeviceShares {
         let part = |all, one| Share { all, one };
         DeviceShares {
@@ -46,7 +46,7 @@ impl Default for DeviceShares {
 }
 
 impl DeviceShares {
-    /// What each of so many devices has where memory and descriptors are for all of them.
+    /// The bounds of each of so many devices, where memory and descriptors are shared by all of them.
     pub fn of_each(self, devices: usize) -> DeviceShares {
         let devices = devices.max(1);
         let part =
@@ -167,12 +167,12 @@ impl Turns {
         &self.running
     }
 
-    /// How many operations run.
+    /// Number of operations that run.
     pub fn running(&self) -> usize {
         self.running.used()
     }
 
-    /// How many wait for their turn.
+    /// Number of operations that wait for their turn.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -3,7 +3,7 @@
 use gridlane_core::Secret;
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_REQUESTS_MAX};
 use gridlane_xrd::answer::*;
-use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Part, Step, Turn, Unpaging, Who};
+use gridlane_xrd::client::{Aim, Answers, Expect, Flight, LoginUser, Opening, Part, Step, Turn, Unpaging};
 use gridlane_xrd::frame::{HANDSHAKE, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, RequestHead, ResponseHead};
 use gridlane_xrd::request::carries_data;
 use gridlane_xrd::server::{Machine, Step as ServerStep, TlsDemand};
@@ -233,7 +233,7 @@ const TOKEN: &str = "eyJ.not.told";
 
 /// What a session that is opened does: until it is ready, fails, or has nothing more to read.
 fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<Event>, String) {
-    let who = Who {
+    let who = LoginUser {
         token: Some(Secret::new(TOKEN)),
         process: 7,
         login: b"person".to_vec(),
@@ -366,7 +366,7 @@ pub(crate) fn root_server(data: &[u8]) {
     let pieces = random.pieces(data);
     for has_tls in [false, true] {
         for proves in [false, true] {
-            for demand in [TlsDemand::Nobody, TlsDemand::Capable, TlsDemand::Everybody] {
+            for demand in [TlsDemand::Never, TlsDemand::Capable, TlsDemand::Always] {
                 let whole = served(has_tls, demand, proves, &[data]);
                 assert_eq!(served(has_tls, demand, proves, &pieces), whole, "it depends on where it is cut");
             }
@@ -407,7 +407,7 @@ fn served(has_tls: bool, demand: TlsDemand, proves: bool, pieces: &[&[u8]]) -> V
                     is_tls = true;
                 }
                 ServerStep::Login(..) => {
-                    assert!(is_tls || !has_tls || demand != TlsDemand::Everybody, "a login in clear");
+                    assert!(is_tls || !has_tls || demand != TlsDemand::Always, "a login in clear");
                     machine.logged_in(proves);
                 }
                 ServerStep::Auth(_, auth) => {

@@ -7,8 +7,8 @@
 //! beside that only what anyone may: its groups and its name grant nothing. Rules about macaroons are a ceiling: when
 //! there are any, a macaroon is worth only what one of them grants as well.
 
+mod principal;
 mod template;
-mod who;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +21,8 @@ use gridlane_dav::ResourcePath;
 use crate::identity::{Capability, Identity};
 use crate::operation::{Grants, Operation};
 
+pub use principal::{Class, Principal};
 pub use template::Template;
-pub use who::{Class, Who};
 
 /// Who asks, and from where.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Rule {
     /// What it is called in logs and explanations: where it stands in the configuration.
     pub name: String,
     /// To whom.
-    pub who: Who,
+    pub who: Principal,
     /// What.
     pub may: Grants,
     /// Where: this path of the server, and everything below it.
@@ -50,7 +50,7 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// It is about somebody else: which of its conditions does not hold.
-    Who(&'static str),
+    Principal(&'static str),
     /// It is about another place.
     Under,
     /// It grants other things.
@@ -244,18 +244,19 @@ impl Rule {
             return Some(Mismatch::May);
         }
         if let Some(condition) = self.who.excludes(asker) {
-            return Some(Mismatch::Who(condition));
+            return Some(Mismatch::Principal(condition));
         }
         let is_capability = asker.identity.capabilities().is_some();
         if is_capability && self.who.class != Class::Macaroons && !self.who.is_about_anyone() {
-            return Some(Mismatch::Who("a capability has only what it says, and what anyone may"));
+            return Some(Mismatch::Principal("a capability has only what it says, and what anyone may"));
         }
         let candidates = self.who.memberships(asker.identity, self.under.is_about_membership());
         if candidates.is_empty() {
-            return Some(Mismatch::Who("vo, group or role"));
+            return Some(Mismatch::Principal("vo, group or role"));
         }
-        let is_under =
-            |member: &who::Membership<'_>| self.under.holds(asker.identity, *member, path.clone(), extent);
+        let is_under = |member: &principal::Membership<'_>| {
+            self.under.holds(asker.identity, *member, path.clone(), extent)
+        };
         match candidates.iter().any(is_under) {
             true => None,
             false => Some(Mismatch::Under),

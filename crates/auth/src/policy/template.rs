@@ -6,7 +6,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
 
 use super::Extent;
-use super::who::Membership;
+use super::principal::Membership;
 use crate::identity::Identity;
 
 /// A path of the server in which `{vo}`, `{group}`, `{role}`, `{user}` and `{subject}` stand for the client:

@@ -11,7 +11,7 @@ fn path(text: &str) -> ResourcePath {
     ResourcePath::parse(text).unwrap()
 }
 
-fn rule(who: Who, may: Grants, under: &str) -> Rule {
+fn rule(who: Principal, may: Grants, under: &str) -> Rule {
     let under = Template::parse(under).unwrap();
     Rule { name: format!("rule for {under}"), who, may, under }
 }
@@ -52,7 +52,7 @@ fn token(capabilities: &[(Grants, &str)], groups: &[&str], vo: Option<&str>) -> 
 #[test]
 fn what_no_rule_grants_is_refused() {
     let networks = |text: &str| Network::parse_list([text]).unwrap();
-    let at = |text: &str| Who { networks: networks(text), ..Who::anyone() };
+    let at = |text: &str| Principal { networks: networks(text), ..Principal::anyone() };
     let policy = Policy::new(vec![
         rule(at("any"), Grants::READ, "/public"),
         rule(at("10.0.0.0/8"), Grants::READ.with(Grants::LIST), "/"),
@@ -92,7 +92,7 @@ fn what_no_rule_grants_is_refused() {
 
 #[test]
 fn everything_that_a_rule_says_has_to_be_true() {
-    let is = |who: Who, identity: &Identity| {
+    let is = |who: Principal, identity: &Identity| {
         may(&Policy::new(vec![rule(who, Grants::READ, "/")]), identity, Read, "/f")
     };
     let text = |text: &str| Some(text.to_owned());
@@ -101,31 +101,43 @@ fn everything_that_a_rule_says_has_to_be_true() {
     let jwt = token(&[], &["/atlas/prod"], None);
     let nobody = Identity::Anonymous;
     for (who, expected) in [
-        (Who::anyone(), [true, true, true, true]),
-        (Who::default(), [true, true, true, false]),
+        (Principal::anyone(), [true, true, true, true]),
+        (Principal::default(), [true, true, true, false]),
         (
-            Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ada")), ..Who::default() },
+            Principal { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ada")), ..Principal::default() },
             [true, false, false, false],
         ),
-        (Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ad")), ..Who::default() }, [false; 4]),
-        (Who { dn: Some(Pattern::new("/DC=org/*")), ..Who::default() }, [true, false, false, false]),
         (
-            Who { dn: Some(Pattern::new("/dc=org/dc=example/cn=Ada")), ..Who::default() },
+            Principal { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ad")), ..Principal::default() },
+            [false; 4],
+        ),
+        (
+            Principal { dn: Some(Pattern::new("/DC=org/*")), ..Principal::default() },
             [true, false, false, false],
         ),
-        (Who { user: text("ada"), ..Who::default() }, [true, true, false, false]),
-        (Who { vo: text("atlas"), ..Who::default() }, [true, false, true, false]),
-        (Who { group: text("/atlas"), ..Who::default() }, [false; 4]),
-        (Who { group: text("/atlas/*"), ..Who::default() }, [true, false, true, false]),
         (
-            Who { group: text("/atlas/prod"), role: text("pilot"), ..Who::default() },
+            Principal { dn: Some(Pattern::new("/dc=org/dc=example/cn=Ada")), ..Principal::default() },
             [true, false, false, false],
         ),
-        (Who { vo: text("cms"), role: text("pilot"), ..Who::default() }, [false; 4]),
-        (Who { issuer: text("https://iam.example/"), ..Who::default() }, [false, false, true, false]),
-        (Who { issuer: text("https://iam.example"), ..Who::default() }, [false; 4]),
-        (Who { subject: text("b7a4"), scope: text("openid"), ..Who::default() }, [false, false, true, false]),
-        (Who { subject: text("b7a4"), scope: text("compute"), ..Who::default() }, [false; 4]),
+        (Principal { user: text("ada"), ..Principal::default() }, [true, true, false, false]),
+        (Principal { vo: text("atlas"), ..Principal::default() }, [true, false, true, false]),
+        (Principal { group: text("/atlas"), ..Principal::default() }, [false; 4]),
+        (Principal { group: text("/atlas/*"), ..Principal::default() }, [true, false, true, false]),
+        (
+            Principal { group: text("/atlas/prod"), role: text("pilot"), ..Principal::default() },
+            [true, false, false, false],
+        ),
+        (Principal { vo: text("cms"), role: text("pilot"), ..Principal::default() }, [false; 4]),
+        (
+            Principal { issuer: text("https://iam.example/"), ..Principal::default() },
+            [false, false, true, false],
+        ),
+        (Principal { issuer: text("https://iam.example"), ..Principal::default() }, [false; 4]),
+        (
+            Principal { subject: text("b7a4"), scope: text("openid"), ..Principal::default() },
+            [false, false, true, false],
+        ),
+        (Principal { subject: text("b7a4"), scope: text("compute"), ..Principal::default() }, [false; 4]),
     ] {
         let found = [&me, &user, &jwt, &nobody].map(|identity| is(who.clone(), identity));
         assert_eq!(found, expected, "{who:?}");
@@ -134,7 +146,7 @@ fn everything_that_a_rule_says_has_to_be_true() {
 
 #[test]
 fn names_in_paths_stand_for_who_asks() {
-    let vo = Policy::new(vec![rule(Who::default(), Grants::READ, "/data/{vo}")]);
+    let vo = Policy::new(vec![rule(Principal::default(), Grants::READ, "/data/{vo}")]);
     let me = ada(&["/atlas/prod/Role=pilot", "/cms"]);
     for (at, expected) in [
         ("/data/atlas/f", true),
@@ -147,10 +159,10 @@ fn names_in_paths_stand_for_who_asks() {
     }
     assert!(!may(&vo, &ada(&[]), Read, "/data/atlas"));
     assert!(may(&vo, &token(&[], &[], Some("atlas")), Read, "/data/atlas"));
-    let pilots = Who { role: Some("pilot".to_owned()), ..Who::default() };
+    let pilots = Principal { role: Some("pilot".to_owned()), ..Principal::default() };
     let both = Policy::new(vec![rule(pilots, Grants::READ, "/{vo}/{group}/{role}")]);
     assert!(may(&both, &me, Read, "/atlas/prod/pilot/f") && !may(&both, &me, Read, "/cms/prod/pilot/f"));
-    let home = Policy::new(vec![rule(Who::default(), Grants::WRITE, "/home/{user}")]);
+    let home = Policy::new(vec![rule(Principal::default(), Grants::WRITE, "/home/{user}")]);
     assert!(may(&home, &me, Create, "/home/ada/x") && !may(&home, &me, Create, "/home/eve/x"));
     assert!(!may(&home, &Identity::Anonymous, Create, "/home/anonymous"));
     for text in ["/a/{vo}x", "/{host}", "a", "/a/../b"] {
@@ -163,7 +175,7 @@ fn names_in_paths_stand_for_who_asks() {
 
 #[test]
 fn a_rule_that_does_not_count_for_a_capability_says_so() {
-    let issuer = Who { issuer: Some("https://iam.example/".to_owned()), ..Who::default() };
+    let issuer = Principal { issuer: Some("https://iam.example/".to_owned()), ..Principal::default() };
     let rule = rule(issuer, Grants::READ, "/");
     let mismatch = |identity: Identity| {
         let asker = Asker { identity: &identity, address: "192.0.2.1".parse().unwrap() };
@@ -171,7 +183,7 @@ fn a_rule_that_does_not_count_for_a_capability_says_so() {
     };
     assert_eq!(mismatch(token(&[], &[], None)), None);
     let by_itself = mismatch(token(&[(Grants::READ, "/")], &[], None));
-    assert!(matches!(by_itself, Some(Mismatch::Who(why)) if why.contains("capability")));
+    assert!(matches!(by_itself, Some(Mismatch::Principal(why)) if why.contains("capability")));
 }
 
 #[test]
@@ -190,9 +202,11 @@ fn where_a_rule_could_hold_is_known_without_who_asks() {
 
 #[test]
 fn a_capability_is_all_that_its_bearer_has() {
-    let groups = Who { vo: Some("atlas".to_owned()), ..Who::default() };
-    let policy =
-        Policy::new(vec![rule(groups, Grants::ADMIN, "/"), rule(Who::anyone(), Grants::READ, "/public")]);
+    let groups = Principal { vo: Some("atlas".to_owned()), ..Principal::default() };
+    let policy = Policy::new(vec![
+        rule(groups, Grants::ADMIN, "/"),
+        rule(Principal::anyone(), Grants::READ, "/public"),
+    ]);
     let jwt = token(&[(Grants::CREATE, "/data/foo")], &["/atlas"], Some("atlas"));
     for (operation, at, expected) in [
         (Create, "/data/foo", true),
@@ -216,7 +230,7 @@ fn a_capability_is_all_that_its_bearer_has() {
 
 #[test]
 fn a_path_that_says_who_asks_is_nothing_that_anyone_has() {
-    let policy = Policy::new(vec![rule(Who::anyone(), Grants::READ, "/data/{vo}/{group}")]);
+    let policy = Policy::new(vec![rule(Principal::anyone(), Grants::READ, "/data/{vo}/{group}")]);
     let groups = ["/atlas/prod"];
     assert!(may(&policy, &token(&[], &groups, None), Read, "/data/atlas/prod/f"));
     let capable = token(&[(Grants::READ, "/other")], &groups, Some("atlas"));
@@ -225,11 +239,11 @@ fn a_path_that_says_who_asks_is_nothing_that_anyone_has() {
 
 #[test]
 fn an_issuer_fills_no_groups_of_another_vo() {
-    let of = |vo: Option<&str>, issuer: Option<&str>| Who {
+    let of = |vo: Option<&str>, issuer: Option<&str>| Principal {
         group: Some("/cms/prod".to_owned()),
         vo: vo.map(str::to_owned),
         issuer: issuer.map(str::to_owned),
-        ..Who::default()
+        ..Principal::default()
     };
     let groups = ["/cms/prod"];
     for (who, vo, expected) in [
@@ -244,18 +258,18 @@ fn an_issuer_fills_no_groups_of_another_vo() {
         let policy = Policy::new(vec![rule(who.clone(), Grants::READ, "/data")]);
         assert_eq!(may(&policy, &token(&[], &groups, vo), Read, "/data"), expected, "{who:?} {vo:?}");
     }
-    let policy = Policy::new(vec![rule(Who::default(), Grants::READ, "/cms/{group}")]);
+    let policy = Policy::new(vec![rule(Principal::default(), Grants::READ, "/cms/{group}")]);
     assert!(!may(&policy, &token(&[], &groups, Some("atlas")), Read, "/cms/prod"));
     assert!(may(&policy, &token(&[], &groups, Some("cms")), Read, "/cms/prod"));
 }
 
 #[test]
 fn what_can_be_reached_below_a_path() {
-    let groups = Who { group: Some("/atlas/prod".to_owned()), ..Who::default() };
+    let groups = Principal { group: Some("/atlas/prod".to_owned()), ..Principal::default() };
     let policy = Policy::new(vec![
-        rule(Who::anyone(), Grants::READ, "/public/data"),
+        rule(Principal::anyone(), Grants::READ, "/public/data"),
         rule(groups, Grants::LIST, "/{vo}/{group}/in"),
-        rule(Who::default(), Grants::WRITE, "/home/{user}"),
+        rule(Principal::default(), Grants::WRITE, "/home/{user}"),
     ]);
     let reaches = |identity: &Identity, operation, at: &str| {
         let asker = Asker { identity, address: "192.0.2.1".parse().unwrap() };
@@ -292,11 +306,14 @@ fn rules_about_macaroons_are_a_ceiling() {
         capability: Capability { may: Grants::READ.with(Grants::DELETE), under: path("/data") },
         expires_s: 0,
     });
-    let free =
-        Policy::new(vec![rule(Who { user: Some("ada".to_owned()), ..Who::default() }, Grants::ADMIN, "/")]);
+    let free = Policy::new(vec![rule(
+        Principal { user: Some("ada".to_owned()), ..Principal::default() },
+        Grants::ADMIN,
+        "/",
+    )]);
     assert!(may(&free, &macaroon, Rename, "/data/f") && !may(&free, &macaroon, Overwrite, "/data/f"));
     assert_eq!(decided(&free, &macaroon, Read, "/f"), Decision::Refused(Reason::BeyondCaveats));
-    let about = Who { class: Class::Macaroons, ..Who::default() };
+    let about = Principal { class: Class::Macaroons, ..Principal::default() };
     let bound = Policy::new(vec![rule(about, Grants::READ, "/data")]);
     assert!(may(&bound, &macaroon, Read, "/data/f"));
     assert_eq!(decided(&bound, &macaroon, Delete, "/data/f"), Decision::Refused(Reason::BeyondCeiling));
@@ -306,10 +323,14 @@ fn rules_about_macaroons_are_a_ceiling() {
 #[test]
 fn what_a_macaroon_can_be_given() {
     let policy = Policy::new(vec![
-        rule(Who::default(), Grants::READ.with(Grants::LIST), "/data"),
-        rule(Who { user: Some("ada".to_owned()), ..Who::default() }, Grants::WRITE, "/data/ada"),
+        rule(Principal::default(), Grants::READ.with(Grants::LIST), "/data"),
+        rule(Principal { user: Some("ada".to_owned()), ..Principal::default() }, Grants::WRITE, "/data/ada"),
         // For who is there, and not for whoever holds what was made there.
-        rule(Who { networks: Network::parse_list(["::1"]).unwrap(), ..Who::anyone() }, Grants::ADMIN, "/"),
+        rule(
+            Principal { networks: Network::parse_list(["::1"]).unwrap(), ..Principal::anyone() },
+            Grants::ADMIN,
+            "/",
+        ),
     ]);
     let me = ada(&[]);
     let asker = Asker { identity: &me, address: "::1".parse().unwrap() };

@@ -21,11 +21,11 @@ use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
 ///
-/// Who asks is described by options, or read from a line of the server's log (--log-line); without any it is somebody
-/// without a credential. Exits with 0 if it may be done, with 4 if not.
+/// The client is described by options, or read from a line of the server's log (--log-line); without any it has no
+/// credentials. Exits with 0 if it may be done, with 4 if not.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
-    /// What is to be done; with --log-line what the line says
+    /// The operation; with --log-line the one of the line
     #[arg(required_unless_present = "log_line")]
     operation: Option<OperationWord>,
     /// Where: a path of the server
@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     /// Subject of the end-entity certificate
     #[arg(long, value_name = "DN", conflicts_with_all = ["issuer", "user"])]
     dn: Option<String>,
-    /// What VOMS says of it: /atlas/Role=production; may be repeated
+    /// An attribute by VOMS: /atlas/Role=production; may be repeated
     #[arg(long, value_name = "FQAN", requires = "dn")]
     fqan: Vec<Fqan>,
     /// User, by its password
@@ -63,7 +63,7 @@ pub(crate) struct ExplainArgs {
     directory: Option<PathBuf>,
 }
 
-/// What is done to something.
+/// The effect on something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OperationWord {
     /// Ask whether it is there, its size and checksum
@@ -105,15 +105,15 @@ impl From<OperationWord> for Operation {
     }
 }
 
-/// What is asked.
+/// The question.
 struct Question {
     identity: Identity,
     address: IpAddr,
     operation: Operation,
     path: ResourcePath,
-    /// What the log says that was decided then.
+    /// The decision that the log tells of.
     decided: Option<String>,
-    /// What it says that the client was told: more than a decision where something of a credential did not count.
+    /// The answer to the client by the log: more than a decision where something of a credential did not count.
     said: Option<String>,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
         }
         false => told(&who_may, &question),
     };
-    // Nobody reading it changes nothing.
+    // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
     Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
 }
@@ -214,7 +214,7 @@ fn verdicts<'a>(policy: &'a Policy, question: &Question) -> Vec<(&'a str, Option
 fn why(mismatch: &Option<Mismatch>) -> String {
     match mismatch {
         None => "is about this".to_owned(),
-        Some(Mismatch::Who(condition)) => format!("is about others: {condition}"),
+        Some(Mismatch::Principal(condition)) => format!("is about others: {condition}"),
         Some(Mismatch::Under) => "is about another place".to_owned(),
         Some(Mismatch::May) => "grants other things".to_owned(),
     }

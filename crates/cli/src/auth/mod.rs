@@ -1,4 +1,4 @@
-//! `gridlane auth`: who one is, and what that allows.
+//! `gridlane auth`: identities, and what they may do.
 
 pub(crate) mod explain;
 pub(crate) mod import;

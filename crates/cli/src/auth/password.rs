@@ -21,7 +21,7 @@ use crate::pki::usage;
 pub(crate) struct PasswordArgs {
     /// The user
     pub(crate) name: String,
-    /// How much work it is to try one password: each step doubles it
+    /// The cost of trying one password: each step doubles it
     #[arg(long, value_name = "N", default_value_t = PASSWORD_COST, value_parser = clap::value_parser!(u32).range(4..=i64::from(PASSWORD_COST_MAX)), env = "GRIDLANE_PASSWORD_COST")]
     pub(crate) cost: u32,
 }

@@ -54,7 +54,7 @@ pub(crate) struct ProxyArgs {
     /// Not for starting jobs: a limited proxy
     #[arg(long, env = "GRIDLANE_PROXY_LIMITED", value_parser = FalseyValueParser::new())]
     pub(crate) limited: bool,
-    /// How many proxies may be made of it, one of the other [default: any number]
+    /// Number of proxies that may be made of it, one of the other [default: any number]
     #[arg(long, value_name = "N", env = "GRIDLANE_PROXY_PATH_LENGTH")]
     pub(crate) path_length: Option<u32>,
     /// A group or role, the primary one first (repeatable): atlas, atlas:/atlas/production/Role=pilot
@@ -185,7 +185,7 @@ fn read_credential(cert: &Path, key: &Path) -> Result<Credential> {
         let what = format!("others than you may read the key {} (mode {:03o})", key.display(), mode & 0o777);
         return Err(Error::new(ErrorKind::Denied, what)
             .fault(Fault::Caller)
-            .hint(format!("chmod 600 {}, and think about who may have read it", quoted(key))));
+            .hint(format!("chmod 600 {}, and consider that it may have been read", quoted(key))));
     }
     Credential::from_pem(&certificates, &key_text, &SystemRandom::new()).map_err(|error| {
         let whose = if error.message().contains("private key") { key } else { cert };
@@ -205,7 +205,7 @@ fn check_time(credential: &Credential, now_s: i64, file: &Path) -> Result<Validi
     Ok(validity)
 }
 
-/// Whether the proxies that it is made of let one more follow: nobody would believe it.
+/// Checks that the proxies which it is made of let one more follow: it would not be believed otherwise.
 fn check_length(credential: &Credential, file: &Path) -> Result<()> {
     for (between, der) in (0u64..).zip(&credential.chain) {
         if Contents::read(der)?.proxy_path_len()?.is_some_and(|most| most <= between) {
@@ -215,7 +215,7 @@ fn check_length(credential: &Credential, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a VOMS server would say of the user, signed with that server's key.
+/// The attributes that a VOMS server would state of the user, signed with that server's key.
 fn attributes(
     args: &ProxyArgs,
     user: &Credential,

@@ -17,20 +17,20 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Request;
 use serde_json::{Value, json};
 
-use crate::args::{Global, WhoArgs};
+use crate::args::{CredentialArgs, Global};
+use crate::connect::connect;
 use crate::files::parse;
 use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
-use crate::who::connect;
 
 /// Get a macaroon from a server, give less of one away, or show what a token says.
 ///
-/// A macaroon is a token that the server makes for whoever proves who they are, by a certificate, a token or a password in
-/// the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. Whoever has it can
-/// use it: with --out it goes to a file that its user alone may read, and only when it is there; else it alone is printed
-/// on standard output.
+/// A macaroon is a token that the server makes for clients that prove their identity, by a certificate, a token or a
+/// password in the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. It
+/// is all that is needed to use it: with --out it goes to a file that its user alone may read, and only when it is there;
+/// else it alone is printed on standard output.
 ///
-/// Whoever has a macaroon can make one of it that allows less, and asks nobody for it: with --attenuate it is read from
+/// Any holder of a macaroon can make one of it that allows less, without a server: with --attenuate it is read from
 /// standard input.
 // Lines of a comment would be joined to one.
 #[derive(Debug, Args)]
@@ -42,16 +42,17 @@ pub(crate) struct TokenArgs {
     /// For what: an https URL of a file or directory
     #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show"], add = crate::args::remote())]
     pub(crate) url: Option<String>,
-    /// What it allows: read, list, create, overwrite, delete, stage, stat [default: everything that one may]
+    /// Operations that it allows: read, list, create, overwrite, delete, stage, stat [default: all that the server
+    /// allows]
     #[arg(long, value_name = "WORDS", value_delimiter = ',', value_parser = parse_may, env = "GRIDLANE_TOKEN_MAY")]
     pub(crate) may: Vec<Grants>,
-    /// How long it lasts: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]
+    /// Its lifetime: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime_s, env = "GRIDLANE_TOKEN_LIFETIME")]
     pub(crate) lifetime: Option<u64>,
     /// From where it may be used (repeatable): an address or a network. XRootD's servers do not know this
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', env = "GRIDLANE_TOKEN_FROM")]
     pub(crate) from: Vec<Network>,
-    /// Ask nobody: make one that allows less of the macaroon on standard input
+    /// Use no server: make one that allows less of the macaroon on standard input
     #[arg(long, conflicts_with = "url")]
     pub(crate) attenuate: bool,
     /// With --attenuate: only for this path of the server and what is below it
@@ -65,7 +66,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) who: WhoArgs,
+    pub(crate) who: CredentialArgs,
 }
 
 pub(crate) fn run(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
@@ -112,10 +113,10 @@ fn may(args: &TokenArgs) -> Option<Grants> {
     args.may.iter().copied().reduce(Grants::with)
 }
 
-/// What the field's servers know of [`words_of`]: dCache refuses words that it does not.
+/// The activities of [`words_of`] that the field's servers know: dCache refuses others.
 fn activities(grants: Grants) -> String {
     let known = |word: &&str| MAY.iter().any(|(_, activity)| activity == word);
-    // Whoever may do anything may look.
+    // The right to do anything is the right to look.
     let words = words_of(grants);
     let (look, other): (Vec<&str>, Vec<&str>) =
         words.split(',').filter(known).partition(|word| *word == "READ_METADATA");

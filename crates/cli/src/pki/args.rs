@@ -11,7 +11,7 @@ const DAYS_MAX: i64 = 36_525;
 ///
 /// For a fleet of test servers, of which each has to be told from the others, and for trying out rules. `init` makes an
 /// authority in a directory, the other commands what it vouches for. The authority's key lies in that directory without
-/// a passphrase: whoever can read it can be anybody. Do not make those who serve real data trust it.
+/// a passphrase: to read it is enough to take any identity. Do not make servers of real data trust it.
 ///
 /// DIR/certificates is a directory of authorities as the grid has them, for X509_CERT_DIR, curl --capath and XRootD.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ pub(crate) struct UserArgs {
 /// Make what a VOMS server of a virtual organisation has.
 ///
 /// Certificate and key in DIR/voms/VO: vomscert.pem and vomskey.pem, for `gridlane auth proxy --voms VO`, which puts
-/// groups and roles into a proxy as the server would. DIR/vomsdir is for X509_VOMS_DIR: it says who speaks for the VO.
+/// groups and roles into a proxy as the server would. DIR/vomsdir is for X509_VOMS_DIR: it names the VO's servers.
 /// No server is started.
 #[derive(Debug, Args)]
 pub(crate) struct VomsArgs {

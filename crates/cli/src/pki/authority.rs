@@ -27,7 +27,7 @@ pub(super) struct Authority {
     key: PathBuf,
 }
 
-/// What was called back.
+/// The revoked certificates.
 pub(super) struct Recalled {
     pub(super) subject: String,
     pub(super) serial: String,
@@ -134,7 +134,7 @@ impl Authority {
         let (mut revoked, number) = RevocationList::read(&old.der)?;
         let digits: String = serial.iter().map(|byte| format!("{byte:02X}")).collect();
         if revoked.iter().any(|revoked| revoked.serial == serial) {
-            let what = format!("{subject}, serial number {digits}, was called back already");
+            let what = format!("{subject}, serial number {digits}, is revoked already");
             return Err(Error::new(ErrorKind::Precondition, what).fault(Fault::Caller));
         }
         revoked.push(Revoked { serial, revoked_s: now_s });
@@ -144,7 +144,7 @@ impl Authority {
         Ok(Recalled { subject: subject.to_string(), serial: digits, list })
     }
 
-    /// What the first certificate of a chain says, if it is one of the authority's.
+    /// The contents of the first certificate of a chain, if it is one of the authority's.
     fn own(&self, chain: &[Vec<u8>]) -> Result<Contents> {
         let der = chain.first().ok_or_else(|| usage("there is no certificate in it".into()))?;
         let contents = Contents::read(der)?;
@@ -181,7 +181,7 @@ impl Authority {
         ))
     }
 
-    /// Good for as long as the authority: nobody renews the lists of a test fleet, and one that is too old stops it.
+    /// Good for as long as the authority: the lists of a test fleet are not renewed, and one that is too old stops it.
     fn signed_list(&self, revoked: Vec<Revoked>, number: u64) -> Result<String> {
         let validity = Validity { not_before_s: now_s(), ..self.credential.validity()? };
         let list = RevocationList::of(&self.credential, revoked, validity, number)?;

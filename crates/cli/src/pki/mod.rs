@@ -125,7 +125,7 @@ fn voms(args: &VomsArgs, global: &Global) -> Result<()> {
     let names = [AlternativeName::Dns(host)];
     let made = profile::host(authority.credential(), &subject, &names, key, validity, &random)?;
     pair.write(&made)?;
-    // Who speaks for the VO, and who vouches for that one.
+    // The certificate of the VO's server, and its authority.
     write_new(&trusted, 0o644, format!("{subject}\n{}\n", authority.credential().subject()?).as_bytes())?;
     let next = format!(
         "gridlane auth proxy --voms {} --voms-cert {} --voms-key {} --cert … --key …",
@@ -148,13 +148,13 @@ fn revoke(args: &RevokeArgs, global: &Global) -> Result<()> {
         });
         return tell("made", fields);
     }
-    let mut out = format!("called back: {}, serial number {}\n", revoked.subject, revoked.serial);
+    let mut out = format!("revoked: {}, serial number {}\n", revoked.subject, revoked.serial);
     out += &format!("  list: {}\n", revoked.list.display());
     out += "next: copy it to the directories of authorities of the other servers\n";
     say(&out, global)
 }
 
-/// What was made, for people and programs.
+/// The files that were made, for people and programs.
 struct Made<'a> {
     what: &'static str,
     credential: &'a Credential,

@@ -18,7 +18,7 @@ const BIG_BYTES: u64 = 64 * 1024 * 1024;
 /// Shows a tree.
 pub(crate) struct TreeScreen {
     canvas: Canvas,
-    /// What is copied, when the target is a single file.
+    /// The source, when the target is a single file.
     target: String,
     verbose: bool,
     quiet: bool,
@@ -110,7 +110,7 @@ impl TreeObserver for TreeScreen {
     }
 }
 
-/// What would be done with a file.
+/// The action for a file.
 pub(crate) fn would_text(action: Action, sources: &[Url], target: &Url, size_bytes: Option<u64>) -> String {
     let size = size_bytes.map_or("size unknown".into(), format_bytes);
     let source = sources.first().map(ToString::to_string).unwrap_or_default();
@@ -148,7 +148,7 @@ fn file_line(file: &ActiveFile, columns: usize) -> String {
     format!("  {:<room$} {numbers}", shortened(&printable(file.name.as_bytes()), room))
 }
 
-/// What became of a tree, in a line or two.
+/// The outcome of a tree, in a line or two.
 pub(crate) fn tree_summary_text(report: &TreeReport, target: &str, dry_run: bool) -> String {
     let target = printable(target.as_bytes());
     let count = |count: u64, one: &str, many: &str| match count {

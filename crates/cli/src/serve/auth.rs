@@ -1,4 +1,4 @@
-//! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies; and reading that.
+//! The table `[auth]`: the authorities of identities, and where their files are; and reading those.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::rules::{May, grants};
 use crate::auth::token::parse_lifetime_s;
 use gridlane_auth::Grants;
 
-/// What `[auth]` says, checked as far as no file has to be read for it.
+/// The contents of `[auth]`, checked as far as no file has to be read for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AuthPlan {
     /// There is such a table.
@@ -44,12 +44,12 @@ pub(crate) struct AuthPlan {
 }
 
 impl AuthPlan {
-    /// Whether tokens or macaroons count.
+    /// True if tokens or macaroons count.
     pub(crate) fn takes_bearers(&self) -> bool {
         !self.issuers.is_empty() || self.macaroon_secrets.is_some()
     }
 
-    /// Whether there is any way for a client to say who it is.
+    /// True if there is any way for a client to prove an identity.
     pub(crate) fn asks(&self) -> bool {
         self.client_ca_dir.is_some()
             || !self.client_ca.is_empty()
@@ -152,7 +152,7 @@ pub(crate) fn load(
 pub(crate) struct GoodFiles(Arc<HashMap<String, Vec<u8>>>);
 
 impl GoodFiles {
-    /// Whom these files say to believe, and what is wrong with them.
+    /// The authorities of these files, and what is wrong with them.
     fn read(&mut self, mut files: Vec<(String, Vec<u8>)>) -> (Trust, Vec<String>) {
         let is_about =
             |warning: &str, name: &str| warning.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
@@ -199,7 +199,7 @@ fn read_secret(path: &Path) -> Result<String> {
     file::secret(path, limits::AUTH_FILE_BYTES_MAX)
 }
 
-/// What is in the files of a directory, by their names. What is too large to be what is looked for is left out.
+/// The contents of the files of a directory, by their names. Files that are too large are left out.
 fn files_in(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for (name, path) in entries(directory)? {
@@ -254,7 +254,7 @@ pub(super) struct AuthTable {
     vo_limits: Option<LimitsTable>,
 }
 
-/// What to do where a revocation list is over its time, in a word.
+/// The word for what to do where a revocation list is over its time.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum OutdatedWord {

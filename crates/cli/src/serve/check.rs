@@ -31,13 +31,13 @@ use crate::words;
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
 
-/// The same of an authority: who depends on it needs another one from somebody.
+/// The same of an authority: everything that depends on it needs a new one, which others issue.
 const AUTHORITY_EXPIRY_DAYS_MIN: i64 = 30;
 
 /// The name of the extended attribute that is tried.
 const ATTRIBUTE: &str = "user.gridlane.check";
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 struct Findings {
     facts: Vec<String>,
@@ -92,7 +92,7 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
     wrong
 }
 
-/// What clients of root:// are asked for.
+/// The credentials that clients of root:// are asked for.
 fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
     if !root.is_enabled {
         return "root://: not spoken".to_owned();
@@ -105,7 +105,7 @@ fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
         RootAuth::Ztn => "a token, over TLS",
     };
     let asked = match ways {
-        [] => "nobody is asked who they are".to_owned(),
+        [] => "clients need no credentials".to_owned(),
         ways => format!("clients show {}", ways.iter().map(say).collect::<Vec<_>>().join(", or else ")),
     };
     let tls = match root.tls {
@@ -116,7 +116,7 @@ fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
     format!("root://: spoken on the same addresses, {asked}{tls}")
 }
 
-/// What a rule asks for that nothing in the configuration can prove.
+/// The condition of a rule that nothing in the configuration can prove.
 fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static str> {
     let who = &rule.who;
     let has_issuers = !auth.issuers.is_empty();
@@ -125,10 +125,10 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
         return Some("without `client-ca-dir` or `client-ca` no certificate counts");
     }
     if (who.vo.is_some() || who.group.is_some()) && !proves_groups {
-        return Some("without `voms-dir` and without issuers nobody is in a VO");
+        return Some("without `voms-dir` and without issuers no client is in a VO");
     }
     if who.role.is_some() && tables.auth.voms_dir.is_none() {
-        return Some("without `voms-dir` nobody has a role");
+        return Some("without `voms-dir` no client has a role");
     }
     if (who.issuer.is_some() || who.subject.is_some() || who.scope.is_some()) && !has_issuers {
         return Some("without an issuer no token counts");
@@ -145,7 +145,7 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
         return Some("without `macaroon-secrets` there are no macaroons");
     }
     if who.class == Class::Authenticated && !tables.auth.asks() {
-        return Some("there is no way to prove who one is");
+        return Some("there is no way to prove an identity");
     }
     None
 }
@@ -190,7 +190,7 @@ impl Findings {
         }
     }
 
-    /// Whose word counts, who may do what, and rules that are never about anybody.
+    /// The authorities of identities, the rules, and rules that never apply.
     fn identities(&mut self, args: &ServeArgs, tables: &Tables) {
         let listen = settings::addresses(args, true).unwrap_or_default();
         let Some((auth, warnings)) =
@@ -215,7 +215,7 @@ impl Findings {
         if tables.auth.users.is_some() {
             ways.push("passwords".to_owned());
         }
-        let ways = if ways.is_empty() { "nobody is asked who they are".to_owned() } else { ways.join(", ") };
+        let ways = if ways.is_empty() { "clients need no credentials".to_owned() } else { ways.join(", ") };
         self.facts.push(format!("credentials: {ways}"));
         self.facts.push(format!("rules: {}", policy.rules().len()));
         if !auth.issuers.is_empty() {
@@ -229,7 +229,7 @@ impl Findings {
         self.warnings.extend(mixed_up(policy.rules(), &auth.issuers));
         for rule in policy.rules() {
             if let Some(why) = never(rule, tables, &auth) {
-                self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
+                self.warnings.push(format!("{} never applies: {why}", rule.name));
             }
             if !tables.plans.iter().any(|plan| rule.under.may_meet(&plan.path)) {
                 self.warnings.push(format!("{} is about {}, where no export is", rule.name, rule.under));
@@ -253,13 +253,13 @@ impl Findings {
         for (name, not_after_s, next_update_s) in trust.dates() {
             let days = not_after_s.saturating_sub(now_s) / 86_400;
             if not_after_s <= now_s {
-                self.warnings.push(format!("the authority {name} has expired: nobody comes in by it"));
+                self.warnings.push(format!("the authority {name} has expired: it lets no client in"));
             } else if days < AUTHORITY_EXPIRY_DAYS_MIN {
                 self.warnings.push(format!("the authority {name} expires in {days} days"));
             }
             if next_update_s.is_some_and(|next_update_s| next_update_s <= now_s) {
                 self.warnings.push(format!(
-                    "the revocation list of {name} is out of date: nobody comes in whom it is about (fetch-crl gets a new one)"
+                    "the revocation list of {name} is out of date: no client with its certificates is let in (fetch-crl gets a new one)"
                 ));
             }
         }
@@ -395,14 +395,14 @@ impl Findings {
     }
 }
 
-/// Whether an address can be listened at, which ends at once.
+/// Checks that an address can be listened at, which ends at once.
 fn bind(address: SocketAddr) -> Result<()> {
     gridlane_net::listen(address)
         .map(drop)
         .map_err(|cause| Error::local_io(format!("cannot listen at {address}"), &cause))
 }
 
-/// Whether files here can have extended attributes; `None` when it cannot be told without leaving a trace.
+/// True if files here can have extended attributes; `None` when it cannot be told without leaving a trace.
 fn keeps_attributes(plan: &Plan) -> Option<bool> {
     if !plan.allow_write {
         return match getxattr(&plan.directory, ATTRIBUTE, &mut [0; 1]) {
@@ -424,7 +424,7 @@ fn keeps_attributes(plan: &Plan) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use gridlane_auth::Grants;
-    use gridlane_auth::policy::{Template, Who};
+    use gridlane_auth::policy::{Principal, Template};
     use gridlane_dav::ResourcePath;
 
     use super::*;
@@ -438,7 +438,7 @@ mod tests {
             vo: vo.map(str::to_owned),
             audiences: Vec::new(),
         };
-        let rule = |who: Who, under: &str| Rule {
+        let rule = |who: Principal, under: &str| Rule {
             name: "[[rule]] 1".to_owned(),
             who,
             may: Grants::READ,
@@ -447,13 +447,18 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let (a, b) = (issuer("https://a.example", Some("atlas")), issuer("https://b.example", None));
         for (who, under, issuers, doubts) in [
-            (Who::default(), "/home/{subject}", &[a.clone()][..], 0),
-            (Who::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
-            (Who { issuer: text("i"), ..Who::default() }, "/home/{subject}", &[a.clone(), b.clone()], 0),
-            (Who { vo: text("atlas"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
-            (Who::default(), "/{vo}", std::slice::from_ref(&b), 1),
-            (Who::default(), "/{vo}", std::slice::from_ref(&a), 0),
-            (Who::default(), "/", &[a.clone(), b.clone()], 0),
+            (Principal::default(), "/home/{subject}", &[a.clone()][..], 0),
+            (Principal::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
+            (
+                Principal { issuer: text("i"), ..Principal::default() },
+                "/home/{subject}",
+                &[a.clone(), b.clone()],
+                0,
+            ),
+            (Principal { vo: text("atlas"), ..Principal::default() }, "/", &[a.clone(), b.clone()], 1),
+            (Principal::default(), "/{vo}", std::slice::from_ref(&b), 1),
+            (Principal::default(), "/{vo}", std::slice::from_ref(&a), 0),
+            (Principal::default(), "/", &[a.clone(), b.clone()], 0),
         ] {
             let found = mixed_up(&[rule(who.clone(), under)], issuers);
             assert_eq!(found.len(), doubts, "{who:?} {under}: {found:?}");

@@ -15,8 +15,8 @@ pub(super) struct KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Believes the certificates that `trust` says. It should not be insecure: whoever could pretend to be an issuer could
-    /// be anybody to this server.
+    /// Believes the certificates that `trust` says. It should not be insecure: a host that could pretend to be an issuer
+    /// could have any identity at this server.
     pub(super) fn new(trust: Trust) -> KeyFetcher {
         let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
         let dialer = Dialer::new(trust).proxies(proxies);

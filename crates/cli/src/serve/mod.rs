@@ -35,7 +35,7 @@ use crate::config;
 use crate::output::{self, error_value, print_event};
 use crate::words;
 
-/// How many devices the exports are on, as far as that can be told before anything else is looked at.
+/// Number of devices that the exports are on, as far as that can be told before anything else is looked at.
 pub(crate) fn devices(args: &ServeArgs, global: &Global) -> usize {
     // What is wrong with the configuration is told when it is read again.
     let Ok(tables) = settings::tables(args, global) else { return 1 };
@@ -44,7 +44,7 @@ pub(crate) fn devices(args: &ServeArgs, global: &Global) -> usize {
     devices.len()
 }
 
-/// How long a word to people may take: who reads it may have stopped reading.
+/// Longest wait for a line to be written: its reader may have stopped reading.
 const SAY_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
         signal(kind)
             .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))
     };
-    // First of all: whoever rotates logs while directories are counted must not end the server by it.
+    // First of all: a log rotation while directories are counted must not end the server.
     let mut hang_up = listen_to(SignalKind::hangup())?;
     // Where files may have a certain size only, a larger upload is refused, and nothing ends by it.
     let _file_size = listen_to(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let server = Server::bind(settings).await?;
     let (mut interrupt, mut terminate) =
         (listen_to(SignalKind::interrupt())?, listen_to(SignalKind::terminate())?);
-    // Who reads the announcement may stop the server at once.
+    // A reader of the announcement may stop the server at once.
     announce(
         &server,
         args,
@@ -142,20 +142,20 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who may do what by a configuration file, and whose tokens count there.
+/// The rules and issuers of a configuration file.
 pub(crate) struct WhoMay {
     /// The rules.
     pub(crate) policy: Policy,
-    /// Whose tokens count.
+    /// The issuers whose tokens count.
     pub(crate) issuers: Vec<Issuer>,
     /// Users by the subjects of their certificates.
     pub(crate) gridmap: GridMap,
-    /// Where nobody may change anything, whatever the rules say.
+    /// Paths where nothing may be changed, whatever the rules say.
     read_only: Vec<ResourcePath>,
 }
 
 impl WhoMay {
-    /// What is decided of something, as the server does it: whether it may be done, and by which rule, or why not.
+    /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
         asker: Asker<'_>,
@@ -171,7 +171,7 @@ impl WhoMay {
     }
 }
 
-/// Who may do what by a configuration file; `directory` is what is served where the file names nothing.
+/// The rules of a configuration file; `directory` is what is served where the file names nothing.
 pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
     // The file also has the options of the command.
     let parsed = config::command_with_file()?
@@ -201,7 +201,7 @@ fn watched(global: &Global, tables: &Tables, certificate: &Certificate) -> Vec<P
     all
 }
 
-/// What came of reading everything again.
+/// The outcome of reading everything again.
 struct Reloaded {
     /// Options that did not change because they cannot.
     unchanged: Vec<&'static str>,
@@ -273,7 +273,7 @@ fn read_again() -> Result<(ServeArgs, Global)> {
     }
 }
 
-/// How the server speaks to people while it runs.
+/// The form of the server's messages while it runs.
 #[derive(Clone, Copy)]
 struct Speaks {
     json: bool,
@@ -311,7 +311,7 @@ impl Speaks {
     }
 }
 
-/// Writes a line to standard error. Nobody reading it is no reason to fail, nor to wait for ever.
+/// Writes a line to standard error. A closed output is no reason to fail, nor to wait for ever.
 fn say(line: String) {
     let (done, said) = std::sync::mpsc::channel::<()>();
     // Without a thread it is not said.
@@ -377,11 +377,11 @@ fn announce(server: &Server, args: &ServeArgs, global: &Global, tables: &Tables,
             path.trim_start_matches('/')
         ));
     }
-    // Nobody reading it is no reason not to serve.
+    // A closed output is no reason not to serve.
     output::to_stdout(format_args!("{text}"));
 }
 
-/// Where a client can connect to for what the server listens at: `0.0.0.0` is nobody's address.
+/// The address at which clients reach what the server listens at: `0.0.0.0` is none that they could connect to.
 fn reachable(address: SocketAddr, host: Option<String>) -> String {
     match host {
         Some(host) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),

@@ -26,7 +26,7 @@ pub(super) fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// What so many descriptors are enough for.
+/// The counts for which so many descriptors are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) connections: usize,
@@ -98,7 +98,7 @@ impl Room {
     }
 }
 
-/// What there is of each of so many devices where there are so many threads for all work that blocks.
+/// The bounds of each of so many devices where there are so many threads for all work that blocks.
 fn device_shares(threads: usize, devices: usize) -> DeviceShares {
     let full = DeviceShares::default();
     if threads >= blocking_threads(devices) {
@@ -127,8 +127,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// What the process can have beside `workers` that serve connections, for so many devices. Fails when that is too little: a
-    /// runtime that lacks a thread neither works nor says so.
+    /// The threads that the process can have beside `workers` that serve connections, for so many devices. Fails when
+    /// that is too little: a runtime that lacks a thread neither works nor says so.
     pub(crate) fn to_be_had(workers: usize, devices: usize) -> Result<Threads> {
         let threads = Threads::by(workers, devices, |work| std::thread::Builder::new().spawn(work))?;
         // There is one server in a process.
@@ -173,7 +173,7 @@ impl Threads {
     }
 }
 
-/// What to do where no thread can be had.
+/// The advice where no thread can be had.
 pub(super) const MORE_THREADS: &str =
     "allow it more: `ulimit -u`, TasksMax= of its unit, or the limit of its container (pids.max)";
 

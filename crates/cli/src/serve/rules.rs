@@ -1,7 +1,7 @@
-//! The table that says who may do what: `[[rule]]`, and the `rules` of an export, which are the same below its path.
+//! The tables of rules: `[[rule]]`, and the `rules` of an export, which are the same below its path.
 
 use gridlane_auth::dn::Pattern;
-use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::policy::{Class, Principal, Template};
 use gridlane_auth::{Fqan, Grants, Rule};
 use gridlane_config::value::{Words, wrong};
 use gridlane_core::{Network, Result};
@@ -34,7 +34,7 @@ enum ClassWord {
     Macaroon,
 }
 
-/// What a rule can grant, in words.
+/// The words for what a rule can grant.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum May {
@@ -49,7 +49,7 @@ pub(super) enum May {
     Admin,
 }
 
-/// What all these words grant together.
+/// The rights that all these words grant together.
 pub(super) fn grants(words: &[May]) -> Grants {
     let of = |word: &May| match word {
         May::Read => Grants::READ,
@@ -132,7 +132,7 @@ impl RuleTable {
             Some(addresses) => Network::parse_list(addresses.iter().map(String::as_str))?,
             None => Vec::new(),
         };
-        let who = Who {
+        let who = Principal {
             class,
             networks,
             dn: self.dn.as_deref().map(Pattern::new),

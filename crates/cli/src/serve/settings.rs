@@ -21,17 +21,17 @@ use crate::args::{AccessLogLevel, Global, ListenAt, ServeArgs};
 /// The port of XRootD, which HTTP shares on the grid.
 const DEFAULT_PORT: u16 = 1094;
 
-/// How long the server waits for a directory with a quota to be counted before it serves.
+/// Longest wait for a directory with a quota to be counted before the server serves.
 const COUNTING_MAX: Duration = Duration::from_secs(10);
 
-/// What a reload goes on using if it stays the same: an export's locks and counts are worth something only when there
-/// is one of them.
+/// The parts that a reload goes on using if they stay the same: an export's locks and counts are worth something only
+/// when there is one of them.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
     storages: Vec<(StorageKey, OpenStorage)>,
     logs: Vec<(String, AccessLog)>,
     authorities: GoodFiles,
-    /// What is wrong with single files, and does not keep the server from serving.
+    /// Faults of single files, which do not keep the server from serving.
     warnings: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Certificate {
     pub(super) is_self_signed: bool,
 }
 
-/// What is to be served.
+/// The exports.
 pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
     let defaults = Defaults {
         allow_write: args.allow_write,
@@ -91,8 +91,8 @@ fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     gridlane_config::file::read(file, |text| tables::read(text, defaults))
 }
 
-/// What a configuration file says is to be served, or else that `directory` is: for questions about it. `allow_write`
-/// is where it does not say itself whether anything may be changed.
+/// The tables of a configuration file, or of `directory` where there is none: for questions about it. `allow_write` holds
+/// where the file does not say itself whether anything may be changed.
 pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_write: bool) -> Result<Tables> {
     let defaults = Defaults {
         allow_write,
@@ -111,8 +111,8 @@ pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_wr
     Ok(tables)
 }
 
-/// Fails when a directory is not there, or lies in another one that is served: what a request does to one path
-/// would happen to a path of the other export as well, whose rules and quota nobody asked for.
+/// Fails when a directory is not there, or lies in another one that is served: what a request does to one path would
+/// happen to a path of the other export as well, against its rules and quota.
 pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
     let mut known: Vec<(PathBuf, &Plan)> = Vec::new();
     for plan in plans {
@@ -154,7 +154,7 @@ pub(super) fn settings(
     next.authorities = kept.authorities.clone();
     let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
     if !auth.issuers.is_empty() {
-        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        // `--insecure` is not for this: a host that could pretend to be an issuer could have any identity here.
         auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
     }
     next.warnings = warnings;
@@ -282,7 +282,7 @@ fn log(
 }
 
 impl Kept {
-    /// What is wrong with single files, and was not before.
+    /// Faults of single files that were not there before.
     pub(super) fn news_since(&self, before: &Kept) -> Vec<String> {
         self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
     }
@@ -306,13 +306,13 @@ fn names(args: &ServeArgs) -> Vec<String> {
     names
 }
 
-/// What this machine calls itself.
+/// The name of this machine.
 pub(super) fn host_name() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
     (!name.is_empty()).then_some(name)
 }
 
-/// What tokens may call this server, if nothing else is said: its names with its ports.
+/// The audiences of tokens for this server, if nothing else is said: its names with its ports.
 pub(super) fn audiences(args: &ServeArgs, listen: &[SocketAddr]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut ports: Vec<u16> = listen.iter().map(SocketAddr::port).filter(|port| *port != 0).collect();
@@ -332,7 +332,8 @@ fn networks(texts: &[String]) -> Result<Vec<Network>> {
     Network::parse_list(texts.iter().map(String::as_str))
 }
 
-/// Where to listen. `asks`: clients have a way to say who they are, so that it need not be this machine alone.
+/// The addresses to listen at. `asks`: clients have a way to prove an identity, so that it need not be this machine
+/// alone.
 pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>> {
     let mut listen = Vec::new();
     let default = [ListenAt::Name { host: "localhost".to_owned(), port: DEFAULT_PORT }];
@@ -343,9 +344,9 @@ pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>>
     match listen.iter().find(|address| !is_loopback(address.ip())) {
         Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
-                format!("{address} is reachable from other machines, and nobody is asked who they are");
+                format!("{address} is reachable from other machines, and clients need no credentials");
             Err(usage(message)
-                .hint("say in [auth] how clients prove who they are, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
+                .hint("say in [auth] how clients prove their identity, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if every client may read"))
         }
         _ => Ok(listen),
     }
@@ -358,7 +359,7 @@ pub(super) fn admin(args: &ServeArgs) -> Result<Option<SocketAddr>> {
     match address.filter(|address| !is_loopback(address.ip()) && !args.insecure_admin) {
         Some(open) => {
             let message =
-                format!("--admin {open} is reachable from other machines, and nobody is asked who they are");
+                format!("--admin {open} is reachable from other machines, and clients need no credentials");
             Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"))
         }
         None => Ok(address),
@@ -393,7 +394,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// Whether it is of any use now; fails when not.
+    /// Fails when it is of no use now.
     pub(super) fn check_validity(&self) -> Result<SystemTime> {
         let (begins, ends) = tls::validity(&self.cert)?;
         let now = SystemTime::now();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::auth::{AuthPlan, AuthTable};
 use super::rules::RuleTable;
 
-/// What an export of `gridlane serve` is to be, checked.
+/// The settings of an export of `gridlane serve`, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) path: ResourcePath,
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub(super) rules: Option<Vec<Rule>>,
 }
 
-/// What holds for exports that do not say otherwise.
+/// The settings of exports that do not say otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Defaults {
     pub(super) allow_write: bool,
@@ -58,7 +58,7 @@ impl Plan {
     }
 }
 
-/// What the tables say.
+/// The contents of the tables.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) plans: Vec<Plan>,
@@ -69,8 +69,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Who may do what: `[[rule]]`, and the rules of all exports. An export without rules is open to anyone where nothing
-    /// else says who may do what.
+    /// The rules: `[[rule]]`, and those of all exports. An export without rules is open to every client where there are
+    /// no others.
     pub(super) fn policy(&self) -> Policy {
         let is_ruled = self.auth.is_there || !self.rules.is_empty();
         let rules_of = |plan: &Plan| match &plan.rules {
@@ -105,7 +105,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     let rules: Vec<Rule> = numbered
         .map(|(index, table)| table.rule(format!("[[rule]] {}", index + 1), &ResourcePath::root()))
         .collect::<Result<_>>()?;
-    // Where there are rules, they say who may write; and issuers of tokens do.
+    // Where there are rules, they grant changes; and issuers of tokens do.
     let issuers = auth.iter().flat_map(|auth| &auth.issuers);
     let grants_changes =
         rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());
@@ -120,7 +120,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     Ok(Tables { plans, root, auth, rules })
 }
 
-/// What is different over root://.
+/// The settings for root:// alone.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RootTable {
@@ -265,7 +265,7 @@ impl Table {
     }
 }
 
-/// What a browser sends as `Origin`: scheme and host, without a path.
+/// An `Origin` of a browser: scheme and host, without a path.
 fn origin(text: String) -> Result<String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let is_origin = host.is_some_and(|host| {

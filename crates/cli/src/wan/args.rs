@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 /// delay, a queue and losses. `exec` runs commands at a site: real programs over the real kernel's TCP. Names of
 /// sites resolve inside. Nothing outside the namespaces changes, and nothing is left after `down`.
 ///
-/// As root, or as a user who may make user namespaces and use /dev/net/tun.
+/// To be run as root, or as a user who may make user namespaces and use /dev/net/tun.
 #[derive(Debug, Args)]
 pub(crate) struct WanArgs {
     /// Which network, when there are several
@@ -44,7 +44,7 @@ pub(crate) struct UpArgs {
     /// Sites, routers, links and a timetable of changes
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
-    /// What delays packets: our own forwarder between TUN devices, or the kernel's netem where it has it
+    /// The emulator of delays: our own forwarder between TUN devices, or the kernel's netem where it has it
     #[arg(long, value_enum, default_value_t = BackEndArg::Tun, env = "GRIDLANE_WAN_BACKEND")]
     pub(crate) backend: BackEndArg,
     /// Stay in the foreground; Ctrl-C takes the network down
@@ -86,7 +86,7 @@ pub(crate) struct SetArgs {
     /// Probability that a packet is lost, from 0 to 1
     #[arg(long, value_name = "P")]
     pub(crate) loss: Option<f64>,
-    /// How much the delay varies to both sides, in milliseconds
+    /// Variation of the delay to both sides, in milliseconds
     #[arg(long, value_name = "MS")]
     pub(crate) jitter_ms: Option<f64>,
     /// Everything that is sent vanishes from now on

@@ -17,7 +17,7 @@ use crate::args::Global;
 use crate::output::{self, Output, error_from, print_event};
 use args::{BackEndArg, CheckArgs, ExecArgs, SetArgs, UpArgs, WanArgs, WanCommand};
 
-/// As shells have it: the command is not there; it is, but cannot be run.
+/// The codes of shells: the command is not there; it is, but cannot be run.
 const COMMAND_NOT_FOUND: u8 = 127;
 const COMMAND_NOT_RUN: u8 = 126;
 
@@ -64,7 +64,7 @@ fn bring_up(args: &UpArgs, place: &Place, global: &Global) -> Result<ExitCode> {
     // Mistakes are told here, before anything is made.
     let scenario = std::fs::canonicalize(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
     scenario_of(&scenario)?;
-    // Also asked when the claim is made, by who makes it.
+    // Also asked when the claim is made.
     if place.answers() {
         return Err(place.is_taken());
     }
@@ -128,12 +128,12 @@ fn stay(args: &UpArgs, place: &Place, global: &Global) -> Result<ExitCode> {
         let stdout = std::io::stdout();
         let mut line = Vec::new();
         print_event(&mut line, "wan.up", json!({ "state": state }));
-        // Nobody waits any more: then nobody knows of the network either, and it is taken down.
+        // Without a waiting process the network is known to none, and it is taken down.
         stdout
             .lock()
             .write_all(&line)
             .and_then(|()| stdout.lock().flush())
-            .map_err(|cause| Error::local_io("whoever brought it up is gone", &cause))?;
+            .map_err(|cause| Error::local_io("the process that brought it up is gone", &cause))?;
         let nowhere = File::options().write(true).open("/dev/null");
         nowhere
             .and_then(|nowhere| rustix::stdio::dup2_stdout(&nowhere).map_err(Into::into))
@@ -224,7 +224,7 @@ fn tell(state: &State, place: &Place, event: &str, global: &Global) {
     }
 }
 
-/// Prints text. Nobody reading any more is no reason to fail.
+/// Prints text. A closed output is no reason to fail.
 fn say(text: &str) {
     output::to_stdout(format_args!("{text}"));
 }

@@ -9,7 +9,7 @@ use gridlane_wan::check::Row;
 /// Paths in a table for people: there are as many as pairs of sites.
 const PATHS_SHOWN_MAX: usize = 30;
 
-/// What `wan up` and `wan show` print.
+/// The output of `wan up` and `wan show`.
 pub(super) fn text(state: &State, name: &str) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.

@@ -143,10 +143,10 @@ fn a_token_is_found_in_every_place_and_shown_over_tls_only() {
     keeps(run(with_token(clear)).fails(4, "caller", false, &["401", "over TLS only", "https://"]));
     let seen = server.seen();
     assert!(seen.len() > before && seen[before..].iter().all(|request| request["authorization"].is_null()));
-    run(https()).fails(4, "caller", false, &["nothing was shown", "--token-file", "voms-proxy-init"]);
+    run(https()).fails(4, "caller", false, &["without credentials", "--token-file", "voms-proxy-init"]);
     let mut none = with_token(https());
     none.arg("--no-credentials");
-    run(none).fails(4, "caller", false, &["nothing was shown"]);
+    run(none).fails(4, "caller", false, &["without credentials"]);
 }
 
 #[test]
@@ -426,7 +426,7 @@ fn over_root_what_has_expired_is_passed_over() {
     };
     // It might be asked for, where the server begins TLS.
     let warned = fetch(Some("BEARER_TOKEN"));
-    assert!(warned.event("warning")["message"].as_str().unwrap().contains("not shown to anybody"));
+    assert!(warned.event("warning")["message"].as_str().unwrap().contains("shown to no server"));
     let user = std::fs::metadata(scratch.path()).unwrap().uid();
     private(&scratch.dir("runtime").join(format!("bt_u{user}")), &jwt(-180));
     fetch(None);

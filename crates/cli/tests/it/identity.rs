@@ -512,7 +512,7 @@ fn gridlane_itself_shows_proxies_and_tokens_and_says_why_it_is_refused() {
     let source = site.scratch.file("new", b"new");
     assert_same(&site.run(ours(&["cat", &file]), Some(&member), None).ok().stdout, BYTES);
     let refused = site.run(ours(&["cp", text(&source), &up]), Some(&member), None).exits(4);
-    refused.says(&["it was shown the proxy of", text(&member.file), "voms-proxy-info"]);
+    refused.says(&["made with the proxy of", text(&member.file), "voms-proxy-info"]);
     site.run(ours(&["cp", text(&source), &up]), Some(&admin), None).ok();
     assert_eq!(fs::read(site.exported("vo/up")).unwrap(), b"new");
     site.run(ours(&["rm", &up]), Some(&admin), None).ok();
@@ -524,11 +524,11 @@ fn gridlane_itself_shows_proxies_and_tokens_and_says_why_it_is_refused() {
     assert_same(&fs::read(out.join("sub/f")).unwrap(), BYTES);
     // The token counts, and not the proxy that could do more.
     let refused = site.run(ours(&["cp", text(&source), &up]), Some(&admin), Some(&reader)).exits(4);
-    refused.says(&["it was shown the token of BEARER_TOKEN", "scopes"]);
+    refused.says(&["made with the token of BEARER_TOKEN", "scopes"]);
     let elsewhere = site.token(&json!({ "scope": "storage.read:/", "aud": "https://other.example" }));
     let refused = site.run(ours(&["cat", &file]), None, Some(&elsewhere)).exits(4);
     refused.says(&["401", "invalid_token", "audience"]);
     let in_url = format!("{file}?authz={reader}");
     assert_same(&site.run(ours(&["cat", &in_url]), None, None).ok().stdout, BYTES);
-    site.run(ours(&["cat", &file]), None, None).exits(4).says(&["nothing was shown", "--token-file"]);
+    site.run(ours(&["cat", &file]), None, None).exits(4).says(&["without credentials", "--token-file"]);
 }

@@ -315,7 +315,7 @@ fn certificates_in_tls() {
         assert_same(&fs::read(&target).unwrap(), BYTES);
         ours(&member, &["cp", text(&local), &root_url(&site, scheme, "vo/up")])
             .exits(DENIED)
-            .says(&["it was shown"]);
+            .says(&["was made with"]);
         ours(&admin, &["cp", text(&local), &root_url(&site, scheme, "vo/up")]).ok();
         ours(&admin, &["rm", &root_url(&site, scheme, "vo/up")]).ok();
     }

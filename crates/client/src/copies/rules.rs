@@ -20,7 +20,7 @@ pub enum Existing {
     Replace,
 }
 
-/// What is done with a file.
+/// The action for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// There is no target yet.
@@ -45,7 +45,7 @@ impl Action {
     }
 }
 
-/// What is known of a source.
+/// Facts about a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileFacts {
     /// Its size.
@@ -76,7 +76,7 @@ pub(crate) async fn look_at_source(client: &Client, source: &Url) -> Result<File
     }
 }
 
-/// What is done with a file from a source of which this is known.
+/// The action for a file from a source with these facts.
 pub(crate) async fn decide(
     client: &Client,
     source: &FileFacts,
@@ -96,8 +96,8 @@ pub(crate) async fn decide(
     })
 }
 
-/// Whether a target of the same size is not older than its source. Servers tell whole seconds; what is not
-/// told could be anything.
+/// True if a target of the same size is not older than its source. Servers state whole seconds; a time that is not stated
+/// could be any.
 fn is_up_to_date(source: &FileFacts, target: &Entry) -> bool {
     let seconds = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());
     match (seconds(source.modified), seconds(target.modified)) {

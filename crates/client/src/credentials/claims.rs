@@ -1,5 +1,5 @@
-//! What a token says of itself. Nobody verifies that here: it is for the owner of the token, to whom the issuer and the
-//! server will say the same.
+//! Claims of a token. They are not verified here: they are for the owner of the token, to whom the issuer and the server
+//! will say the same.
 
 use std::time::UNIX_EPOCH;
 
@@ -13,16 +13,16 @@ const MOMENT_CHARS_MAX: usize = 32;
 /// Characters of a claim that are shown.
 const CLAIM_CHARS_MAX: usize = 400;
 
-/// What a token says of itself; everything of a token that nobody can read is `None`.
+/// Claims of a token; all of them are `None` for a token that only its issuer can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// What it is: a JSON Web Token, a macaroon, or a word that only its issuer understands.
+    /// Its kind: a JSON Web Token, a macaroon, or a word that only its issuer understands.
     pub kind: TokenKind,
-    /// Who made it: `iss`.
+    /// Its issuer: `iss`.
     pub issuer: Option<String>,
-    /// For whom: `sub`.
+    /// Its subject: `sub`.
     pub subject: Option<String>,
-    /// What it allows: `scope`.
+    /// Its scopes: `scope`.
     pub scopes: Option<String>,
     /// Which servers it is for: `aud`.
     pub audience: Option<String>,
@@ -30,10 +30,10 @@ pub struct Claims {
     pub ends_s: Option<i64>,
 }
 
-/// How a token is made.
+/// The format of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Nobody but its issuer knows.
+    /// Known to its issuer only.
     #[default]
     Opaque,
     /// RFC 7519.

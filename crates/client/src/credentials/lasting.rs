@@ -5,20 +5,20 @@ use gridlane_core::units::{format_bytes, format_seconds};
 
 use super::{Machine as _, ThisMachine, Warning};
 
-/// How long what is shown to servers lasts.
+/// The lifetime of credentials that servers are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting {
     /// `the proxy of /tmp/x509up_u1000`.
     pub name: String,
     /// When it expires, in seconds since 1970.
     pub ends_s: i64,
-    /// Whether it is enough to renew its file while the copy runs.
+    /// True if it is enough to renew its file while the copy runs.
     pub is_read_again: bool,
 }
 
 impl Lasting {
-    /// What to say to somebody who begins at `now_s` to copy so many bytes, at most at `limit_bytes_per_s`; `None` when
-    /// it lasts long enough. Without a limit, 50 MB/s are assumed.
+    /// The warning for a copy of so many bytes that begins at `now_s`, at most at `limit_bytes_per_s`; `None` when it
+    /// lasts long enough. Without a limit, 50 MB/s are assumed.
     pub fn warning(&self, size_bytes: u64, limit_bytes_per_s: Option<u64>, now_s: i64) -> Option<Warning> {
         let rate = limit_bytes_per_s.unwrap_or(ASSUMED_RATE_BYTES_PER_S).max(1);
         let needs_s = i64::try_from(size_bytes / rate).unwrap_or(i64::MAX).saturating_add(CREDENTIAL_SPARE_S);

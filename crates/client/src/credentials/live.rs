@@ -26,9 +26,9 @@ impl LiveToken {
         LiveToken { state: Mutex::new(State { token, looked_s: machine.now_s(), newer: None }), machine }
     }
 
-    /// What the file has now, if it has changed; what cannot be used is left alone, since somebody may be writing it. Of
-    /// half a token nobody can tell: while the known one is valid, the new one is taken when it has not changed between two
-    /// looks.
+    /// The token that the file has now, if it has changed; an unusable one is left alone, since the file may be half
+    /// written. Half a token cannot be recognised: while the known one is valid, the new one is taken when it has not
+    /// changed between two looks.
     fn news(&self, state: &mut State, now_s: i64) -> Option<FoundToken> {
         let known = &state.token;
         let (Place::File(path), Some(version)) = (&known.place, known.version) else { return None };

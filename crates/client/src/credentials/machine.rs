@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use rustix::fs::OFlags;
 
-/// What the search for credentials sees.
+/// The parts of the machine that the search for credentials sees.
 pub trait Machine: Send + Sync {
     /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
@@ -18,8 +18,8 @@ pub trait Machine: Send + Sync {
     /// The effective user: whose credentials are looked for.
     fn user(&self) -> u32;
 
-    /// A file, up to one byte more than a credential can have; `None` when it is not there. A person who `is_named` it
-    /// may mean a pipe; otherwise it is a regular file or an error.
+    /// A file, up to one byte more than a credential can have; `None` when it is not there. A file that the user has
+    /// named (`is_named`) may be a pipe; otherwise it is a regular file or an error.
     fn read(&self, path: &Path, is_named: bool) -> io::Result<Option<Content>>;
 
     /// Which version of a file is there.
@@ -29,14 +29,14 @@ pub trait Machine: Send + Sync {
     fn now_s(&self) -> i64;
 }
 
-/// What is in a file, and who else can see it. It has no `Debug`: it may be a key.
+/// The contents of a file, and which users can see it. It has no `Debug`: it may be a key.
 #[derive(Clone)]
 pub struct Content {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its permissions; `None` of what is no regular file.
     pub mode: Option<u32>,
-    /// Whose it is.
+    /// The user id of its owner.
     pub owner: u32,
     /// Its version; `None` of what can be read once only.
     pub version: Option<Version>,
@@ -73,7 +73,7 @@ impl Machine for ThisMachine {
         let mut options = File::options();
         options.read(true);
         if !is_named {
-            // Somebody may have put a pipe there, whose other end never comes.
+            // It may be a pipe, whose other end never comes.
             options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         }
         let file = match options.open(path) {

@@ -8,12 +8,12 @@
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
 //! ```
 //!
-//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
-//! is passed over. What a person named and cannot be used is an error, because going on as somebody else, or as nobody,
-//! is not what they want. What only lies in a usual place and cannot be used is passed over with a warning: who reads what
-//! is public needs none, and in /tmp anybody can put something there, which its victim could not even remove.
+//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty is
+//! passed over. What the user named and cannot be used is an error: to go on with another identity, or without one, would
+//! not be what was asked for. What only lies in a usual place and cannot be used is passed over with a warning: reading
+//! what is public needs none, and any user can put something into /tmp, which its victim could not even remove.
 //!
-//! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
+//! The search sees the machine through [`Machine`] only. Which servers see the credentials is not decided here: see
 //! `gridlane_peer::Credentials`.
 
 mod claims;
@@ -111,7 +111,7 @@ pub struct FoundCertificate {
 impl Warning {
     /// Something that is there cannot be used, and the command goes on without it.
     pub fn unshown(error: &Error) -> Warning {
-        let message = format!("{}; it is not shown to anybody", error.message());
+        let message = format!("{}; it is shown to no server", error.message());
         Warning { message, advice: "renew it, or remove it".into() }
     }
 
@@ -124,7 +124,7 @@ impl Warning {
     /// The user and password of a URL are not sent.
     pub fn unsent(url: &Url) -> Warning {
         let message = format!(
-            "the user and password in the URL are not sent to {}: everybody on the way could read them",
+            "the user and password in the URL are not sent to {}: they could be read on the way",
             url.host_header()
         );
         Warning { message, advice: "write https:// if the server speaks it, or leave them out".into() }
@@ -375,7 +375,7 @@ impl Search<'_> {
                 key.display()
             );
             return Err(
-                denied(message).hint(format!("chmod 600 {}, if nobody has read it yet", key.display()))
+                denied(message).hint(format!("chmod 600 {}, if it has not been read yet", key.display()))
             );
         }
         let of_certificate = match path == key {

@@ -11,7 +11,7 @@ use gridlane_xrd::flags::ServerFlags;
 
 use super::{Finding, in_words, printable};
 
-/// What works with the server of a URL.
+/// Examines what works with the server of a URL.
 pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
     let began = Instant::now();
     let Greeting { session, text } = match client.greet(url).await {
@@ -50,7 +50,7 @@ pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
     findings
 }
 
-/// Whether it is there.
+/// Examines if it is there.
 async fn answer(client: &Client, url: &Url) -> Finding {
     let began = Instant::now();
     match crate::root::stat(client, url).await {
@@ -71,7 +71,7 @@ fn server(session: &Session, version: Option<&str>, site: Option<&str>) -> Strin
     let roles = [
         (ServerFlags::IS_META, "at the top of a federation"),
         (ServerFlags::IS_SUPERVISOR, "a supervisor"),
-        (ServerFlags::IS_MANAGER, "a manager, which knows who has files"),
+        (ServerFlags::IS_MANAGER, "a manager, which knows the servers of files"),
         (ServerFlags::IS_CACHE, "a caching proxy"),
         (ServerFlags::IS_PROXY, "a proxy"),
     ];
@@ -110,7 +110,7 @@ fn encryption(session: &Session) -> Finding {
     let wanted: Vec<&str> =
         wanted.into_iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, what)| what).collect();
     match wanted.is_empty() {
-        true => Finding::ok("TLS", "for those who want it (roots://)"),
+        true => Finding::ok("TLS", "for clients that want it (roots://)"),
         false => Finding::ok("TLS", format!("the server wants it for {}", wanted.join(", "))),
     }
 }

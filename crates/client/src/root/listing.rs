@@ -23,7 +23,7 @@ pub(crate) struct Names {
     client: Client,
     url: Url,
     batches: mpsc::Receiver<Result<Vec<Entry>>>,
-    /// What came first, which told that it is a directory.
+    /// The first batch, which showed that it is a directory.
     first: Option<Vec<Entry>>,
     /// The same directory on other servers of a cluster, which are listed behind it.
     others: Vec<Url>,
@@ -43,7 +43,7 @@ pub(crate) async fn list(client: &Client, url: &Url) -> Result<Names> {
     }
 }
 
-/// The directory as the servers behind a manager have it; `None`: it is no manager, or knows nobody who has it.
+/// The directory as the servers behind a manager have it; `None`: it is no manager, or knows no server that has it.
 async fn of_cluster(client: &Client, url: &Url) -> Option<Result<Names>> {
     if !client.greet(url).await.is_ok_and(|greeting| greeting.session.is_manager()) {
         return None;
@@ -64,7 +64,7 @@ async fn begin(client: &Client, url: &Url) -> Result<Names> {
     Ok(Names { client: client.clone(), url: url.clone(), batches, first, others, seen })
 }
 
-/// Asks, and hands on what comes. Ends when nobody listens any more.
+/// Asks, and hands on what comes. Ends when the receiver is gone.
 async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>) {
     let mut reader = DirlistReader::default();
     let mut entries = Vec::new();
@@ -74,7 +74,7 @@ async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>
             return Ok(());
         }
         let batch = Ok(std::mem::take(&mut entries));
-        // Whoever takes the entries may be slower than the server, which waits then.
+        // The receiver of the entries may be slower than the server, which waits then.
         let sent = match sender.try_send(batch) {
             Err(mpsc::error::TrySendError::Full(batch)) => {
                 tokio::task::block_in_place(|| sender.blocking_send(batch)).is_ok()
@@ -82,12 +82,12 @@ async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>
             sent => sent.is_ok(),
         };
         sent.then_some(())
-            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
+            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "the listing is not wanted any more"))
     };
     let ask = |about| Dirlist { about: without_slash(about), options: DirlistOptions::STAT };
     let outcome = client.call_in_parts(&url, ask, &mut part).await;
     if let Err(error) = outcome {
-        // Nobody listens: then nobody wants to know.
+        // Without a receiver the error is not needed.
         let _ = sender.send(Err(error)).await;
     }
 }
@@ -126,7 +126,7 @@ impl Names {
         Ok(true)
     }
 
-    /// What an entry is; `None` when it has vanished meanwhile.
+    /// The item of an entry; `None` when it has vanished meanwhile.
     async fn item(&self, found: Entry) -> Option<Item> {
         if found.is_unlistable() {
             let message = "its name has a line break in it, which a listing over root:// cannot tell";

@@ -20,8 +20,8 @@ use crate::root;
 pub(super) struct Directories {
     target: Place,
     client: Client,
-    /// Those that are there, or are being made by somebody. Bounded: then all are forgotten, and asking
-    /// again costs a request.
+    /// Directories that are there, or are being made at the moment. Bounded: then all are forgotten, and asking again
+    /// costs a request.
     known: Mutex<HashMap<TreePath, Arc<OnceCell<()>>>>,
     made: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl Directories {
         Directories { target, client, known: Mutex::new(known), made: AtomicU64::new(0) }
     }
 
-    /// How many were made.
+    /// Number of directories that were made.
     pub(super) fn made(&self) -> u64 {
         self.made.load(Relaxed)
     }
@@ -66,7 +66,7 @@ impl Directories {
             };
             let is_new = make_here(&local, directory.is_root())?;
             self.made.fetch_add(u64::from(is_new), Relaxed);
-            // Somebody else may have made it meanwhile.
+            // It may have been made elsewhere meanwhile.
             let _ = cell.set(());
         }
         Ok(())

@@ -28,14 +28,14 @@ pub enum TreeEvent<'a> {
     FileDone {
         /// Its name.
         name: &'a TreePath,
-        /// How it went.
+        /// Its report.
         report: &'a Report,
     },
     /// A file, or a directory with all that is in it, failed.
     Failed {
         /// Its name.
         name: &'a TreePath,
-        /// Whether it is a directory.
+        /// True for a directory.
         is_directory: bool,
         /// The reason.
         error: &'a Error,
@@ -73,7 +73,7 @@ pub enum TreeEvent<'a> {
     },
     /// Something to know that ends nothing.
     Warning(&'a Warning),
-    /// How far it is; several times a second.
+    /// Progress; several times a second.
     Progress(&'a TreeSnapshot),
 }
 

@@ -17,7 +17,7 @@ use crate::copies::file::{FileCopy, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
 use crate::place::TreePath;
 
-/// How the turn of a file ended.
+/// The end of a file's turn.
 pub(super) enum End {
     Copied(Box<Report>, TimeKept),
     ThereAlready,
@@ -83,7 +83,7 @@ impl Turn {
 /// Completes when the tree is stopped.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     if stop.wait_for(|stopped| *stopped).await.is_err() {
-        // Nobody can stop it any more.
+        // It cannot be stopped any more.
         std::future::pending::<()>().await;
     }
 }
@@ -100,7 +100,7 @@ impl Watch<'_> {
     fn note(&self, source: Option<usize>, about: About, error: Option<&Error>) {
         let url = source.and_then(|number| self.urls.get(number).cloned());
         let note = Note { name: self.name.clone(), url, about, error: error.cloned() };
-        // Of interest, and no more: it waits for nobody.
+        // It is of interest only, so that nothing waits for it.
         let _ = self.news.try_send(News::Noted(note));
     }
 }

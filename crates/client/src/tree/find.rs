@@ -67,7 +67,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether something was not told before; it is told now.
+    /// Notes that something is told, and returns true if it was not told before.
     fn is_new(&mut self, item: &Item) -> bool {
         let name = match item {
             Item::Entry(entry) => &entry.name,
@@ -81,7 +81,7 @@ impl Told {
         }
     }
 
-    /// Whether it is known of everything whether it was told.
+    /// True if it is known of every item if it was told.
     fn is_known(&self) -> bool {
         !self.is_too_much
     }
@@ -156,7 +156,7 @@ enum Target {
     Special(LeftOut),
 }
 
-/// What a link of this machine, in the directory `below` of a tree, leads to.
+/// The target of a link of this machine, in the directory `below` of a tree.
 fn follow(link: &Path, below: &TreePath) -> Result<Target> {
     let failed =
         |cause: &std::io::Error| Error::local_io("cannot follow the link", cause).endpoint(link.display());
@@ -205,7 +205,7 @@ pub(super) fn list(mut names: NameList, shared: &Shared, news: &Sender<News>) ->
     }
 }
 
-/// What a name in a list stands for: on this machine that can be looked at.
+/// The item of a name in a list: on this machine that can be looked at.
 fn of_name(shared: &Shared, job: Job, is_directory: bool) -> Found {
     if is_directory {
         return Found::Directory(job);

@@ -14,7 +14,7 @@ use crate::place::TreePath;
 /// The whole tree, in a list.
 const ROOT: &[u8] = b"./";
 
-/// What is between two names.
+/// The separator of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Separator {
     /// The end of a line.

@@ -10,7 +10,7 @@ use crate::place::TreePath;
 
 /// The rate is that of so long a time.
 const RATE_OVER: Duration = Duration::from_secs(5);
-/// How often what was moved is remembered for it.
+/// Time between two samples of moved bytes for it.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A reason for which a file was not copied.
@@ -57,14 +57,14 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// How far a tree is.
+/// Progress of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSnapshot {
     /// Files found so far.
     pub found_files: u64,
     /// Their bytes, as far as listings told.
     pub found_bytes: u64,
-    /// Whether nothing more can be found.
+    /// True if nothing more can be found.
     pub is_listed: bool,
     /// Files that are at the target.
     pub done_files: u64,
@@ -114,7 +114,7 @@ pub struct TreeReport {
     pub failed: u64,
     /// Files that were there already.
     pub there_already: u64,
-    /// What was left out because it is no file, or a link.
+    /// Entries that were left out because they are links, or no files.
     pub left_out: u64,
     /// Files whose bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified_files: u64,
@@ -124,7 +124,7 @@ pub struct TreeReport {
     pub times_lost: u64,
     /// The time that it took.
     pub seconds: f64,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub is_interrupted: bool,
     /// Why the whole ended early.
     pub fatal: Option<Error>,

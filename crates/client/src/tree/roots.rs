@@ -14,11 +14,11 @@ use crate::place::{Place, TreePath};
 /// Files and trees, with the directory that they go to.
 #[derive(Clone, Debug)]
 pub struct Roots {
-    /// What is copied.
+    /// The roots that are copied.
     pub roots: Vec<Root>,
     /// The directory below which it goes.
     pub target: Place,
-    /// Whether that is there already.
+    /// True if that is there already.
     pub target_exists: bool,
 }
 
@@ -27,9 +27,9 @@ pub struct Roots {
 pub struct Root {
     /// Where it is; with several, each has all of it. The first says what there is.
     pub sources: Vec<Place>,
-    /// What it is called below the target; the root's own path for the target itself.
+    /// Its path below the target; the root's own path for the target itself.
     pub prefix: TreePath,
-    /// Whether it is a tree.
+    /// True for a tree.
     pub is_directory: bool,
 }
 
@@ -128,7 +128,7 @@ fn ends_in_dots(text: &str) -> bool {
     matches!(text.rsplit('/').next(), Some("." | ".."))
 }
 
-/// What is at the target; `None`: nothing.
+/// The kind of the target; `None`: there is none.
 async fn kind_of_target(lister: &Lister, url: &Url) -> Result<Option<EntryKind>> {
     if let Some(path) = url.to_path() {
         return match fs::metadata(&path) {
@@ -147,7 +147,7 @@ async fn kind_of_target(lister: &Lister, url: &Url) -> Result<Option<EntryKind>>
     }
 }
 
-/// Whether a server said no, by whatever protocol, and will say so again.
+/// True if a server refused, by whatever protocol, and will do so again.
 fn is_refusal(error: &Error) -> bool {
     (error.status().is_some() || error.kind() == ErrorKind::Denied) && !error.is_retryable()
 }

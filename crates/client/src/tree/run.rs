@@ -34,7 +34,7 @@ use crate::credentials::LastingWatch;
 use crate::listing::Lister;
 use crate::place::TreePath;
 
-/// How often progress is told.
+/// Time between two reports of progress.
 const TICK: Duration = Duration::from_millis(200);
 /// Messages on their way to the run; each has up to some hundred records.
 const NEWS_MAX: usize = 16;
@@ -100,7 +100,7 @@ struct Run<'a> {
     stop: watch::Sender<bool>,
     /// Nothing new is begun.
     is_ending: bool,
-    /// What the last failures have in common, and how many there were since the last success.
+    /// The cause that the last failures have in common, and their number since the last success.
     alike: (Option<Cause>, u32),
     /// Directories with something too deep in them: a tree has none, a server that lists a directory in itself
     /// has them without end.
@@ -189,7 +189,7 @@ impl Run<'_> {
         loop {
             let has_more = self.start_tasks()?;
             let is_found = self.finders.is_empty() && self.news.is_empty() && self.directories.is_empty();
-            // A finder that reads a terminal cannot be ended; nobody waits for it.
+            // A finder that reads a terminal cannot be ended, and is not waited for.
             let is_begun = self.files.is_empty() && self.held.is_none() && self.returned.is_empty();
             if self.copies.is_empty() && self.small_files() == 0 && (self.is_ending || is_found && is_begun) {
                 return Ok(());
@@ -268,7 +268,7 @@ impl Run<'_> {
         Ok(begun == BEGUN_AT_ONCE_MAX)
     }
 
-    /// Whether a file may begin, if it is a small one; where there is no way for these, any file.
+    /// True if a file may begin, if it is a small one; where there is no way for these, any file.
     fn has_room(&self) -> bool {
         self.small.as_ref().map_or(self.copies.len() < self.parallel, Small::has_room)
     }
@@ -492,7 +492,7 @@ impl Run<'_> {
         }
     }
 
-    /// What something is called below the target.
+    /// The path of a job below the target.
     fn name(&self, job: &Job) -> TreePath {
         self.shared.roots[job.root as usize].target(&job.path).unwrap_or_else(|_| job.path.clone())
     }

@@ -24,7 +24,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether every directory of the tree is made, and not only those that files go to.
+    /// True if every directory of the tree is made, and not only those that files go to.
     pub(super) fn makes_all_directories(&self) -> bool {
         self.filter.is_empty() && !self.rules.dry_run && !self.has_names
     }

@@ -59,7 +59,7 @@ impl Small {
         }
     }
 
-    /// Whether another one may begin, whatever directory it goes to.
+    /// True if another one may begin, whatever directory it goes to.
     pub(super) fn has_room(&self) -> bool {
         let has_directory = || {
             self.directories.len() < self.files.directories_max() || !self.directories.values().all(is_used)
@@ -112,7 +112,7 @@ impl Small {
         }
     }
 
-    /// What file has ended.
+    /// Removes a file that has ended from those under way.
     pub(super) fn ended(&mut self, id: u64) -> Option<(Job, TreePath)> {
         self.under_way.remove(&id)
     }
@@ -134,7 +134,7 @@ impl Small {
         if self.directories.len() >= self.files.directories_max() {
             self.directories.retain(|_, directory| is_used(directory));
         }
-        // An error is for those to tell who come that way next.
+        // An error shows again when the next file comes that way.
         self.shared.directories.ensure_here(path).ok()?;
         let below = OsStr::from_bytes(path.as_bytes());
         let directory = Directory::open(&self.target, below.as_ref()).ok().map(Arc::new);
@@ -143,7 +143,7 @@ impl Small {
     }
 }
 
-/// Whether files on their way to this directory hold it.
+/// True if files on their way to this directory hold it.
 fn is_used(directory: &Option<Arc<Directory>>) -> bool {
     directory.as_ref().is_some_and(|directory| Arc::strong_count(directory) > 1)
 }

@@ -14,7 +14,7 @@ pub struct TreeSpec {
     pub roots: Roots,
     /// Names below the only root, instead of everything that is there.
     pub names: Option<NameList>,
-    /// What of it is wanted.
+    /// The part of it that is wanted.
     pub filter: Filter,
     /// For every file.
     pub options: Options,
@@ -22,9 +22,9 @@ pub struct TreeSpec {
     pub existing: Existing,
     /// Targets get the time of the last change of their source.
     pub preserve_times: bool,
-    /// Whether symbolic links of this machine are read as what they lead to; else they are skipped.
+    /// True if symbolic links of this machine are followed; else they are skipped.
     pub follow_links: bool,
-    /// Whether the others are still copied when one has failed.
+    /// True if the others are still copied when one has failed.
     pub continue_on_error: bool,
     /// A dry run: what would be done is told, and nothing is done.
     pub dry_run: bool,

@@ -253,7 +253,7 @@ impl Fetcher<'_> {
         self.round_trip = connection.round_trip();
         connection.read_far_ahead(IO_BYTES);
         // What does not work here is tried once more as a copy like others, which says why.
-        connection.asks_nobody();
+        connection.skip_speech_probe();
         let first = self.asked.pop_front().map(|asked| asked.file);
         if self.ask(&mut connection, first).await.is_err() {
             return self.lost(&connection);

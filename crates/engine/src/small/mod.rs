@@ -207,7 +207,7 @@ impl SmallFiles {
     /// something else than files. Only where the server has kept a connection after an answer: one that serves a single
     /// connection at a time would wait for a request on one of these.
     pub fn expect(&mut self, url: &Url, others: usize) {
-        let keeps_connections = || self.shared.client.http.has_idle(url, Purpose::Question);
+        let keeps_connections = || self.shared.client.http.has_idle(url, Purpose::Request);
         if !self.takes(url, None) || self.origins.contains_key(&key(url)) || !keeps_connections() {
             return;
         }

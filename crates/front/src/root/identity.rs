@@ -39,13 +39,13 @@ fn ways(front: &Front) -> &[RootAuth] {
 /// Who has to begin TLS before the login.
 pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
     match front.root.tls {
-        Some(RootTls::Offered) => TlsDemand::Nobody,
+        Some(RootTls::Offered) => TlsDemand::Never,
         Some(RootTls::Capable) => TlsDemand::Capable,
-        Some(RootTls::Login) => TlsDemand::Everybody,
+        Some(RootTls::Login) => TlsDemand::Always,
         None => match ways(front) {
-            [RootAuth::Ztn] => TlsDemand::Everybody,
+            [RootAuth::Ztn] => TlsDemand::Always,
             ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
-            _ => TlsDemand::Nobody,
+            _ => TlsDemand::Never,
         },
     }
 }
@@ -314,7 +314,7 @@ mod tests {
         assert!(client.identity.is_anonymous());
         assert_eq!(
             (offered(context.front(), true).unwrap(), tls_demand(context.front())),
-            (vec![], TlsDemand::Nobody)
+            (vec![], TlsDemand::Never)
         );
     }
 
@@ -330,7 +330,7 @@ mod tests {
         let (list, demand) = of(Some(vec![RootAuth::Host, RootAuth::Ztn]), false);
         assert_eq!((list.unwrap(), demand), (b"&P=host".to_vec(), TlsDemand::Capable));
         let (list, demand) = of(Some(vec![RootAuth::Ztn]), false);
-        assert_eq!((list.unwrap_err().code, demand), (ErrorCode::TLS_REQUIRED, TlsDemand::Everybody));
+        assert_eq!((list.unwrap_err().code, demand), (ErrorCode::TLS_REQUIRED, TlsDemand::Always));
         assert!(of(Some(vec![RootAuth::Ztn]), true).0.unwrap().starts_with(b"&P=ztn,0:"));
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::policy::{Class, Principal, Template};
 use gridlane_auth::token::Issuer;
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_dav::{ResourcePath, ResponseHead};
@@ -220,9 +220,11 @@ fn settings(
         let (name, under) = (name.to_owned(), Template::parse(under).unwrap());
         Rule { name, who, may: Grants::READ, under }
     };
-    let known = Who { class: Class::Authenticated, ..Who::default() };
-    settings.policy =
-        Arc::new(Policy::new(vec![rule("all", Who::anyone(), "/public"), rule("known", known, "/members")]));
+    let known = Principal { class: Class::Authenticated, ..Principal::default() };
+    settings.policy = Arc::new(Policy::new(vec![
+        rule("all", Principal::anyone(), "/public"),
+        rule("known", known, "/members"),
+    ]));
     let auth = &mut settings.auth;
     auth.issuers = vec![Issuer {
         url: ISSUER.to_owned(),

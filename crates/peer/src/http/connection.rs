@@ -21,21 +21,22 @@ use tokio::time::timeout;
 
 use super::refusal::{self, Shown, User, WANTS_TLS};
 use super::request::Request;
-use crate::awake::Patience;
+use crate::patience::Patience;
 use crate::pool;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
 
-/// Reads at once, while a body is sent, of nothing but interim answers: whoever has more of them there does not take the body.
+/// Reads at once, while a body is sent, of nothing but interim answers: a server that has more of them does not take the
+/// body.
 const INTERIM_READS_MAX: usize = 16;
 
-/// How long the text of an error is waited for.
+/// Longest wait for the text of an error.
 const WORDS_MAX: Duration = Duration::from_secs(2);
 /// Characters of the first line of a refusal that are shown: a reason may have two distinguished names in it.
 const FIRST_LINE_CHARS_MAX: usize = 500;
 
-/// Where a connection goes between two uses.
+/// The place of a connection between two uses.
 pub(super) type Home = pool::Home<Route, Stream>;
 
 /// The head of a response whose body is read next with [`Connection::read_body`].
@@ -43,7 +44,7 @@ pub(super) type Home = pool::Home<Route, Stream>;
 pub struct Response {
     /// Status and fields.
     pub head: ResponseHead,
-    /// Whether the connection is usable after the body.
+    /// True if the connection is usable after the body.
     pub keeps_alive: bool,
 }
 
@@ -51,9 +52,9 @@ pub struct Response {
 pub struct Connection {
     /// `None` only while it is dropped.
     stream: Option<Stream>,
-    /// Where it goes when it is not needed any more.
+    /// Its place when it is not needed any more.
     home: Option<Home>,
-    /// Whether it carried requests before.
+    /// True if it carried requests before.
     is_reused: bool,
     /// Bytes read ahead are `ahead[start..end]`.
     ahead: AlignedBuf,
@@ -61,33 +62,33 @@ pub struct Connection {
     end: usize,
     /// Bytes that one read may bring ahead.
     ahead_step_bytes: usize,
-    /// Whether each unanswered request was HEAD, oldest first.
+    /// True for each unanswered request that was HEAD, oldest first.
     unanswered: VecDeque<bool>,
     body: Body,
     closes: bool,
-    /// Whether a request was begun and perhaps not sent to its end.
+    /// True if a request was begun and perhaps not sent to its end.
     is_writing: bool,
     /// Bytes of a body that were announced and not sent.
     owed_bytes: u64,
-    /// Whether anything has come since the last request was sent.
+    /// True if anything has come since the last request was sent.
     is_answered: bool,
     /// A head of an answer has come since the last request was sent.
     has_head: bool,
     /// The last answer was to a HEAD, refused it, and told of a body: some servers send that, too.
     is_doubtful: bool,
-    /// How long the server keeps it open without a request, if it says so.
+    /// Time for which the server keeps it open without a request, if it says so.
     idle_max: Option<Duration>,
-    /// What may be shown on it of the user.
+    /// Credentials of the user that may be shown on it.
     user: User,
-    /// What the last request showed.
+    /// Credentials that the last request has shown.
     shown: Shown,
-    /// Whether an answer has ever come on it.
+    /// True if an answer has ever come on it.
     is_understood: bool,
     /// Finds out what the server speaks, where it is the server that is at the other end, without TLS.
     speech: Option<Speech>,
 }
 
-/// How the sending of a part of a body ended.
+/// The end of the sending of a part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// All of it is on its way.
@@ -96,7 +97,7 @@ pub enum Sent {
     Answered,
 }
 
-/// What has come from the server while a body is sent.
+/// Bytes that have come from the server while a body is sent.
 enum Heard {
     /// Nothing that ends anything.
     Nothing,
@@ -154,22 +155,21 @@ impl Connection {
         self
     }
 
-    /// Leaves it to others to find out what the server speaks: an error is told at once.
-    pub fn asks_nobody(&mut self) {
+    /// Switches off that it finds out what the server speaks: an error is told at once.
+    pub fn skip_speech_probe(&mut self) {
         self.speech = None;
     }
 
-    /// Whether this is a connection that carried requests before and is of no use any more: it was closed, as
-    /// a server may at any time, before a byte came in answer to the last request; or what came was no answer,
-    /// but the rest of an earlier one (WsgiDAV sends a body after a HEAD that fails). `error` says how that
-    /// showed.
+    /// True if this is a connection that carried requests before and is of no use any more: it was closed, as a server
+    /// may at any time, before a byte came in answer to the last request; or what came was no answer, but the rest of an
+    /// earlier one (WsgiDAV sends a body after a HEAD that fails). `error` says how that showed.
     pub fn was_stale(&self, error: &Error) -> bool {
         let is_closed = !self.is_answered && self.is_between_answers() && error.kind() == ErrorKind::Network;
         let is_littered = !self.has_head && error.kind() == ErrorKind::Protocol;
         self.is_reused && (is_closed || is_littered)
     }
 
-    /// Whether it carried requests before it was handed out.
+    /// True if it carried requests before it was handed out.
     pub fn is_reused(&self) -> bool {
         self.is_reused
     }
@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Whether it may carry another request: everything was sent and everything was answered and read.
+    /// True if it may carry another request: everything was sent and everything was answered and read.
     fn is_reusable(&self) -> bool {
         self.is_between_answers()
             && self.unanswered.is_empty()
@@ -196,7 +196,7 @@ impl Connection {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        // Whoever drops this future, or fails in it, leaves a request that is cut short.
+        // A future that is dropped, or fails here, leaves a request that is cut short.
         self.is_writing = true;
         let stream = self.stream().map_err(|cause| broken("cannot send", &cause))?;
         stream.write_all(bytes).await.map_err(|cause| broken("cannot send", &cause))?;
@@ -216,7 +216,7 @@ impl Connection {
         self.path().map(|info| info.round_trip)
     }
 
-    /// As [`round_trip`](Connection::round_trip), with what else the kernel has seen.
+    /// Like [`round_trip`](Connection::round_trip), with everything else that the kernel has seen.
     pub fn path(&self) -> Option<TcpInfo> {
         self.stream.as_ref()?.tcp_info().ok().filter(|info| !info.round_trip.is_zero())
     }
@@ -238,7 +238,7 @@ impl Connection {
     /// The bytes of a request, which is counted as one to be answered.
     fn begin_request(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
         let token = match proxy {
-            None if !request.says_who_asks() => self.user.token()?,
+            None if !request.has_credentials() => self.user.token()?,
             _ => None,
         };
         self.shown = self.user.shown(request, proxy, token.as_ref());
@@ -286,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// Whether bytes were read ahead.
+    /// True if bytes were read ahead.
     pub fn has_ahead(&self) -> bool {
         self.start < self.end
     }
@@ -397,7 +397,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::response`], but an interim 100 ends the wait too: `None`.
+    /// Like [`Connection::response`], but an interim 100 ends the wait too: `None`.
     pub async fn response_or_continue(&mut self) -> Result<Option<Response>> {
         loop {
             let head = self.any_head().await?;
@@ -436,14 +436,14 @@ impl Connection {
         }
     }
 
-    /// What the first bytes that came are a sign of, if it is not HTTP.
+    /// The error for first bytes that are a sign of another protocol.
     fn not_http(&self) -> Option<Error> {
         let stream = self.stream.as_ref().filter(|_| !self.is_understood)?;
         let found = Speaks::of(&self.ahead[self.start..self.end]).filter(|found| *found != Speaks::Http)?;
         Some(found.error(if stream.tls_version().is_some() { "https" } else { "http" }))
     }
 
-    /// What the server speaks, if it is not HTTP, where the connection broke before anything came.
+    /// The error for a server that speaks another protocol, where the connection broke before anything came.
     async fn speaks_otherwise(&self) -> Option<Error> {
         let speech = self.speech.as_ref().filter(|_| !self.is_reused && !self.is_understood)?;
         let address = self.stream.as_ref().filter(|_| self.start == self.end)?.peer();
@@ -451,13 +451,14 @@ impl Connection {
     }
 
     fn begin(&mut self, head: ResponseHead) -> Result<Response> {
-        let was_head = self.unanswered.pop_front().ok_or_else(|| {
-            Error::new(ErrorKind::Protocol, "the server sent an answer that nobody asked for")
-        })?;
+        let was_head = self
+            .unanswered
+            .pop_front()
+            .ok_or_else(|| Error::new(ErrorKind::Protocol, "the server sent an answer without a request"))?;
         self.is_doubtful = was_head
             && !head.status.is_success()
             && head.content_length().is_ok_and(|length| length != Some(0));
-        // Nobody knows where an answer ends whose length cannot be read: what follows is no answer.
+        // The end of an answer is unknown when its length cannot be read: what follows is no answer.
         let length = head.body_length(was_head).inspect_err(|_| self.closes = true)?;
         self.body = match length {
             BodyLength::Known(0) => Body::None,
@@ -472,17 +473,17 @@ impl Connection {
         Ok(Response { head, keeps_alive })
     }
 
-    /// Whether the current response's body has been read to its end.
+    /// True if the current response's body has been read to its end.
     pub fn body_ended(&self) -> bool {
         matches!(self.body, Body::None)
     }
 
-    /// Whether the next byte would be the first of an answer.
+    /// True if the next byte would be the first of an answer.
     pub fn is_between_answers(&self) -> bool {
         self.body_ended() && self.start == self.end
     }
 
-    /// Whether the server has said that it closes the connection.
+    /// True if the server has said that it closes the connection.
     pub fn closes(&self) -> bool {
         self.closes
     }
@@ -599,8 +600,8 @@ impl Connection {
         }
     }
 
-    /// The error that the current answer is, with the first line of its text, and, where it is about who may do what,
-    /// with what was shown of who asks. `url` is what was asked for.
+    /// The error that the current answer is, with the first line of its text, and, if it refuses access, with the
+    /// credentials of the request. `url` is the one that was asked for.
     pub async fn refused(&mut self, url: &Url, head: &ResponseHead) -> Error {
         let said = self.first_line().await;
         self.refused_saying(url, head, &said)
@@ -611,7 +612,7 @@ impl Connection {
         refusal::error(head, said, url, &self.shown, SystemTime::now())
     }
 
-    /// What a server says in answer to the last request for `url`, without the secrets that it was shown.
+    /// The text of a server's answer to the last request for `url`, without the secrets that it was shown.
     pub fn scrubbed(&self, url: &Url, said: &str) -> String {
         refusal::scrubbed(said, url, &self.shown)
     }
@@ -638,7 +639,7 @@ impl Connection {
         Ok(count)
     }
 
-    /// Where the next bytes go that are read ahead.
+    /// The room for the next bytes that are read ahead.
     fn make_room(&mut self) -> Range<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

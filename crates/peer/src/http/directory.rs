@@ -1,5 +1,5 @@
-//! Directories where a file was asked for. What a server sends for one is a page about it, and never the data
-//! that somebody wanted.
+//! Directories where a file was asked for. What a server sends for one is a page about it, and never the data that was
+//! wanted.
 //!
 //! Most servers redirect `/sub` to `/sub/` (nginx, Apache, gridlane). Some send the page at once (XRootD,
 //! dCache, WsgiDAV): then what looks like such a page is asked about by WebDAV, which those servers speak. A
@@ -24,21 +24,21 @@ pub fn is_directory(url: &Url) -> Error {
     Error::new(ErrorKind::Usage, "it is a directory").fault(Fault::Caller).endpoint(url).hint(Hint::CopyTree)
 }
 
-/// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server
-/// in front of which another one speaks TLS sends to `http://`, where no redirect is followed.
+/// True if an answer sends to the same path with a slash. The rest of its target does not matter: many a server behind
+/// one that speaks TLS sends to `http://`, where no redirect is followed.
 pub fn sends_to_directory(from: &Url, head: &ResponseHead) -> bool {
     let location = head.location().filter(|_| head.status.is_redirect());
     location.and_then(|location| from.join(location).ok()).is_some_and(|to| names_directory(from, &to))
 }
 
-/// Whether an answer may be the page of a directory.
+/// True if an answer may be the page of a directory.
 pub fn may_be_listing(url: &Url, head: &ResponseHead) -> bool {
     let name = url.file_name().unwrap_or_default().to_ascii_lowercase();
     matches!(head.media_type().as_deref(), Some("text/html" | "application/xhtml+xml"))
         && !PAGES.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a server says by WebDAV that a URL is a collection. A server that says nothing has none.
+/// True if a server says by WebDAV that a URL is a collection. A server that says nothing has none.
 pub async fn is_collection(client: &Client, url: &Url) -> bool {
     let asked = timeout(DIRECTORY_ANSWER_MAX, ask(client, url)).await;
     asked.ok().flatten().unwrap_or(false)

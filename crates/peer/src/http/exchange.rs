@@ -9,20 +9,20 @@ use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
 
 use super::connection::{Connection, Home, Response};
-use super::habits::Habits;
+use super::quirks::KnownQuirks;
 use super::redirect::{follow, redirect_loop, travels};
 use super::refusal::User;
 use super::request::Request;
 use super::tunnel;
-use crate::awake::timeout;
 use crate::credentials::Credentials;
 use crate::memory::Asked;
+use crate::patience::timeout;
 use crate::pool::{self, Purpose};
 
-/// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
+/// The beginning of the names of servers that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";
-/// How long the reason is waited for why a server takes no body: the rest of an answer that has begun, or that came before
-/// the connection was closed.
+/// Longest wait for the reason why a server takes no body: the rest of an answer that has begun, or that came before the
+/// connection was closed.
 pub const REASON_MAX: Duration = Duration::from_secs(2);
 
 /// Connections between two uses.
@@ -31,13 +31,13 @@ type Pool = pool::Pool<Route, Stream>;
 /// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
 pub struct Client {
-    /// How long an answer's head may take, for each of the servers that redirects lead to.
+    /// Longest wait for an answer's head, for each of the servers that redirects lead to.
     pub answer_max: Duration,
-    /// How long a server that does not take a connection is tried again with a question.
+    /// Time for which requests try again to reach a server that does not take a connection.
     pub connect_max: Duration,
     dialer: Dialer,
     pool: Pool,
-    habits: Habits,
+    quirks: KnownQuirks,
     credentials: Credentials,
 }
 
@@ -55,35 +55,35 @@ pub struct Exchange {
     pub connection: Connection,
     /// The answer's head.
     pub response: Response,
-    /// Where the answer came from, after redirects.
+    /// The URL that the answer came from, after redirects.
     pub url: Url,
-    /// The redirects that led there: who answered, and with which fields.
+    /// The redirects that led there: the URLs that answered, and the fields of their answers.
     pub redirects: Vec<(Url, Headers)>,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, habits, credentials }
+        let (pool, quirks, credentials) = Default::default();
+        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, quirks, credentials }
     }
 
-    /// The same, with something to show of the user.
+    /// The same, with credentials of the user.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.credentials = credentials;
         self
     }
 
-    /// A connection to the host of `url`: an idle one if there is one, or a new one. `origin` is what the caller was
-    /// asked for: a redirect may have led from there to `url`, and then not everything is shown there.
+    /// A connection to the host of `url`: an idle one if there is one, or a new one. `origin` is the URL that the caller
+    /// was given: a redirect may have led from there to `url`, and then not all credentials are presented there.
     ///
-    /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
+    /// The server may have closed an idle one while it was on its way to us. A caller that finds that out by
     /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
     pub async fn connect(&self, origin: &Url, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
         self.connect_telling(origin, url, purpose, fresh, &|_| {}).await
     }
 
-    /// As [`connect`](Client::connect). `reached` is told the round trip of a new connection as soon as there is one,
+    /// Like [`connect`](Client::connect). `reached` is told the round trip of a new connection as soon as there is one,
     /// before TLS.
     pub fn connect_telling<'a>(
         &'a self,
@@ -100,7 +100,7 @@ impl Client {
         })
     }
 
-    /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`: as [`follow`].
+    /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`, like [`follow`].
     /// The secrets of `origin` go along to hosts that were named for that.
     pub fn lead(&self, method: &str, origin: &Url, at: &Url, head: &ResponseHead) -> Result<Option<Url>> {
         let next = follow(method, at, head)?;
@@ -112,35 +112,35 @@ impl Client {
         Ok(Some(to))
     }
 
-    /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
+    /// True if the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
     pub fn keeps_existing(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).keeps_existing
+        self.quirks.of(&self.asked(url)).keeps_existing
     }
 
-    /// Whether a connection to the server of `url` that was used for `purpose` waits to be used again.
+    /// True if a connection to the server of `url` that was used for `purpose` waits to be used again.
     pub fn has_idle(&self, url: &Url, purpose: Purpose) -> bool {
         let user = User::of(&self.credentials, url, url);
         self.route(url, &user).is_ok_and(|route| self.pool.has(&route, purpose))
     }
 
-    /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
+    /// True if the server of `url` has never stated a checksum, so that it is no use to ask for one.
     pub fn is_silent(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).is_silent()
+        self.quirks.of(&self.asked(url)).is_silent()
     }
 
-    /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
+    /// True if the server of `url` begins to send late when a GET asks for a checksum too.
     pub fn thinks_long(&self, url: &Url) -> bool {
-        self.habits.of(&self.asked(url)).thinks_long
+        self.quirks.of(&self.asked(url)).thinks_long
     }
 
     /// The server of `url` was asked for a checksum.
     pub fn asked_for_digest(&self, url: &Url, said: bool) {
-        self.habits.learn(&self.asked(url), |habit| habit.asked_for_digest(said));
+        self.quirks.learn(&self.asked(url), |quirks| quirks.asked_for_digest(said));
     }
 
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
     pub fn thought_long(&self, url: &Url) {
-        self.habits.learn(&self.asked(url), |habit| habit.thinks_long = true);
+        self.quirks.learn(&self.asked(url), |quirks| quirks.thinks_long = true);
     }
 
     fn asked(&self, url: &Url) -> Asked {
@@ -204,7 +204,7 @@ impl Client {
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
         let (began, mut backoff) = (Instant::now(), Backoff::new());
         loop {
-            match self.exchange_for(request, Purpose::Question, self.answer_max).await {
+            match self.exchange_for(request, Purpose::Request, self.answer_max).await {
                 Err(error) if error.is_unreached() && began.elapsed() < self.connect_max => {
                     tokio::time::sleep(backoff.pause()).await;
                 }
@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::exchange`], for a request that is not a short question.
+    /// Like [`Client::exchange`], for a request that is not a short one.
     pub fn exchange_for<'a>(
         &'a self,
         request: &'a Request<'_>,
@@ -226,7 +226,7 @@ impl Client {
             let mut redirects = Vec::new();
             for _ in 0..=REDIRECTS_MAX {
                 let once = Request { url: &at, headers, ..request.clone() };
-                // The time that others need is not this server's.
+                // The time that other servers need is not this one's.
                 let user = User::of(&self.credentials, request.url, &at);
                 let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
                 let home = self.pool.home(route, purpose).await;
@@ -270,7 +270,7 @@ impl Client {
             outcome => outcome?,
         };
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
-            self.habits.learn(&self.asked(request.url), |habit| habit.keeps_existing = true);
+            self.quirks.learn(&self.asked(request.url), |quirks| quirks.keeps_existing = true);
         }
         Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }
@@ -299,7 +299,7 @@ async fn asked(connection: &mut Connection, request: &Request<'_>) -> Result<Res
 }
 
 impl Exchange {
-    /// What the server answered.
+    /// The status of the answer.
     pub fn status(&self) -> Status {
         self.response.head.status
     }
@@ -357,8 +357,8 @@ impl Exchange {
         }
     }
 
-    /// Nobody wants the rest of the body. What is short is read, so that the connection can be used again;
-    /// what is not read closes it.
+    /// Gives up the rest of the body. What is short is read, so that the connection can be used again; what is not read
+    /// closes it.
     pub async fn finish(mut self) {
         let _ = self.connection.drain(ERROR_BODY_BYTES_MAX).await;
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a client speaks it: connections that take several requests ahead, and what a status means.
+//! HTTP/1.1 for clients: connections that take several requests ahead, and the meaning of statuses.
 //!
 //! Our own, over `gridlane-net`'s streams, because the engine needs three things that a general client
 //! hides: more than one request in flight on a connection (so that no round trip is lost between
@@ -10,7 +10,7 @@
 mod connection;
 mod directory;
 mod exchange;
-mod habits;
+mod quirks;
 mod redirect;
 mod refusal;
 mod request;

@@ -1,18 +1,18 @@
 //! Which redirects are followed, and what travels along.
 //!
-//! RFC 9110, 15.4: 307 and 308 mean the same request elsewhere. 301 and 302 mean it for methods that only
-//! ask, and for PUT, as clients of storage have always read them; 303 means "ask there", which answers
-//! questions only. What changes something is otherwise not repeated at a place that nobody named.
+//! RFC 9110, 15.4: 307 and 308 mean the same request elsewhere. 301 and 302 mean it for methods that only ask, and for
+//! PUT, as clients of storage have always read them; 303 means "ask there", which answers requests for data only. What
+//! changes something is otherwise not repeated at a place that the user did not name.
 
 use gridlane_core::{Error, ErrorKind, Result, Scheme, Url, limits::REDIRECTS_MAX};
 use gridlane_dav::ResponseHead;
 use percent_encoding::percent_decode_str;
 
-/// Header fields that are for the endpoint that the caller named and for nobody else. Their names in lower
-/// case; `transferheader…` stands for all that begin so (HTTP-TPC's credentials of the other party).
+/// Header fields that are for the endpoint that the caller named and for no other. Their names in lower case;
+/// `transferheader…` stands for all that begin so (HTTP-TPC's credentials of the other party).
 const FOR_ONE_ENDPOINT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "transferheader"];
 
-/// Where the answer to a request with `method` at `from` leads; `None` when it is the answer.
+/// The target to which the answer to a request with `method` at `from` redirects; `None` when it is the answer.
 ///
 /// From https to http is refused: what TLS protected so far would travel in clear. So is a file of this
 /// machine.
@@ -53,15 +53,14 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
     }
 }
 
-/// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is
-/// asked for without it. The host does not matter: behind a proxy some servers call themselves by another
-/// name.
+/// True if a redirect does nothing but put a slash behind the path: so servers answer where a directory is asked for
+/// without it. The host does not matter: behind a proxy some servers call themselves by another name.
 pub(super) fn names_directory(from: &Url, to: &Url) -> bool {
     let path = |url: &Url| percent_decode_str(url.encoded_path()).collect::<Vec<u8>>();
     path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
-/// Whether a header field may go to another endpoint than the one it was made for.
+/// True if a header field may go to another endpoint than the one it was made for.
 pub(super) fn travels(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !FOR_ONE_ENDPOINT.iter().any(|secret| match *secret {
@@ -70,7 +69,7 @@ pub(super) fn travels(name: &str) -> bool {
     })
 }
 
-/// The error for more redirects than anyone needs.
+/// The error for too many redirects.
 pub fn redirect_loop() -> Error {
     let message = format!("more than {REDIRECTS_MAX} redirects: it leads in a circle");
     Error::new(ErrorKind::Protocol, message)

@@ -1,4 +1,4 @@
-//! What was shown of who asks, and what a server that refuses it has said, in words.
+//! Credentials of a request, and what a server that refuses them has said, in words.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ pub(super) const WANTS_TLS: [&str; 4] = [
     "plain HTTP to a TLS-enabled server port",
 ];
 
-/// What may be shown of the user on a connection.
+/// Credentials that may be shown on a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct User {
     credentials: Credentials,
@@ -42,11 +42,11 @@ enum May {
     All,
     /// It would travel in clear.
     NotInClear,
-    /// Neither the user nor the operator has named this server.
+    /// The server was named by neither the user nor the operator.
     NotThere,
 }
 
-/// What a request showed of who asks.
+/// Credentials that a request has shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     what: What,
@@ -60,7 +60,7 @@ enum What {
     Nothing,
     NotInClear,
     NotThere,
-    /// What is in the URL or in a field that the caller made.
+    /// User and password of the URL, or a field that the caller made.
     OfUrl,
     /// The user and password in the URL would have travelled in clear, and were not sent.
     KeptOfUrl,
@@ -94,11 +94,11 @@ impl User {
         if self.may_see() { self.credentials.token() } else { Ok(None) }
     }
 
-    /// What a request shows to a server behind `proxy`, `token` included.
+    /// The credentials that a request shows to a server behind `proxy`, `token` included.
     pub(super) fn shown(&self, request: &Request<'_>, proxy: Option<&Proxy>, token: Option<&Token>) -> Shown {
         let what = match (token, self.may) {
             _ if request.keeps_password(proxy) => What::KeptOfUrl,
-            _ if request.says_who_asks() => What::OfUrl,
+            _ if request.has_credentials() => What::OfUrl,
             (Some(token), _) => What::Token(token.from.clone()),
             (None, May::Nothing) => What::Nothing,
             (None, May::NotInClear) => What::NotInClear,
@@ -112,8 +112,8 @@ impl User {
     }
 }
 
-/// The error that an answer is; `said` is the first line of its text. About who may do what, it says what was shown and
-/// what the server thinks of it, and whether a wrong clock may be the cause.
+/// The error that an answer is; `said` is the first line of its text. If it refuses access, it names the credentials and
+/// the server's reason, and says if a wrong clock may be the cause.
 pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, now: SystemTime) -> Error {
     if url.scheme() == Scheme::Http && WANTS_TLS.iter().any(|words| said.contains(words)) {
         return Speaks::Tls.error("http").http_status(head.status.code()).endpoint(url);
@@ -130,15 +130,17 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     }
     error = match &shown.what {
         What::Nothing | What::NotInClear | What::NotThere => {
-            error.more("nothing was shown to it of who asks")
+            error.more("the request was made without credentials")
         }
         What::KeptOfUrl => {
             error.more("the user and password in the URL were not sent: they would have travelled in clear")
         }
-        What::OfUrl => error.more("it was shown what is in the URL"),
-        What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
+        What::OfUrl => error.more("the request was made with the credentials in the URL"),
+        What::Token(from) | What::Certificate(from) => {
+            error.more(format!("the request was made with {from}"))
+        }
     };
-    // Who has shown nothing is not refused for the time in it.
+    // Without credentials no request is refused for the time in them.
     let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
     if let Some(skew) = skew(head, now).filter(|_| is_shown) {
         let words = skew.words(url.host());
@@ -164,15 +166,15 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::Certificate(_) if is_unknown => Hint::CheckCertificate,
         What::Token(_) => Hint::CheckScopes,
         What::Certificate(_) => {
-            "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access"
+            "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access"
                 .into()
         }
-        What::OfUrl => "ask whoever runs the server for access".into(),
+        What::OfUrl => "ask the operator of the server for access".into(),
     };
     error.hint(hint)
 }
 
-/// What a challenge says (`invalid_token: The token expired`), without what the text of the answer says already.
+/// The words of a challenge (`invalid_token: The token expired`), without what the text of the answer says already.
 fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
     match words.split_once(": ") {
         Some((error, description)) if said.contains(description) => error,
@@ -185,7 +187,7 @@ pub(super) fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
     without_secrets(said, query, url, shown.secret.as_ref())
 }
 
-/// What a server says, without what only it and the user know: values of the query, the URL's password, and a token.
+/// A server's text, without what only it and the user know: values of the query, the URL's password, and a token.
 pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<&Secret>) -> String {
     let of_query = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
     let password = url.credentials().map(|(_, password)| password);
@@ -214,7 +216,7 @@ pub(crate) fn without(said: &str, mut secrets: Vec<String>) -> String {
     text
 }
 
-/// What a server wants to see (RFC 9110, 11.6.1; RFC 6750, 3).
+/// The credentials that a server asks for (RFC 9110, 11.6.1; RFC 6750, 3).
 struct Challenge {
     /// `invalid_token: The token expired`.
     words: Option<String>,
@@ -271,7 +273,7 @@ fn parameter(value: &str, name: &str) -> Option<String> {
     }
 }
 
-/// How far this machine's clock is from a server's.
+/// The difference between this machine's clock and a server's.
 struct Skew {
     apart: Duration,
     is_behind: bool,

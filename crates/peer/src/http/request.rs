@@ -16,14 +16,14 @@ use crate::credentials::sends_password;
 pub struct Request<'a> {
     /// `GET`, `PROPFIND` or any other.
     pub method: &'static str,
-    /// What it is about.
+    /// The URL that it is about.
     pub url: &'a Url,
     /// Further header lines: name and value.
     pub headers: Vec<(&'static str, String)>,
     /// The body, sent with its length directly behind the head. `None`: there is none, or it is sent
     /// later (then a header says how long it is).
     pub body: Option<&'a [u8]>,
-    /// Whether no redirect to another endpoint is followed ([`Request::stays`]).
+    /// True if no redirect to another endpoint is followed ([`Request::stays`]).
     pub stays: bool,
 }
 
@@ -60,8 +60,8 @@ impl<'a> Request<'a> {
         Err(Error::new(ErrorKind::Denied, message).fault(Fault::Peer).endpoint(at))
     }
 
-    /// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when it is not
-    /// known whether the server had it (RFC 9110, 9.2.2; RFC 4918 for its own methods).
+    /// True if doing it twice leaves what doing it once leaves, so that it may be sent again when it is not known if the
+    /// server had it (RFC 9110, 9.2.2; RFC 4918 for its own methods).
     pub fn is_idempotent(&self) -> bool {
         const METHODS: [&str; 10] =
             ["GET", "HEAD", "OPTIONS", "PROPFIND", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH"];
@@ -72,12 +72,12 @@ impl<'a> Request<'a> {
         self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 
-    /// Whether the caller or the URL says who asks, so that nothing else does.
-    pub(super) fn says_who_asks(&self) -> bool {
+    /// True if the caller or the URL has credentials, so that no others are sent.
+    pub(super) fn has_credentials(&self) -> bool {
         self.has_authorization() || self.url.has_secrets()
     }
 
-    /// Whether a user and password in the URL are not sent, on the way to the server or to a proxy in front of it.
+    /// True if a user and password in the URL are not sent, on the way to the server or to a proxy in front of it.
     pub(super) fn keeps_password(&self, proxy: Option<&Proxy>) -> bool {
         let is_in_clear = !self.url.scheme().is_encrypted() && proxy.is_some() || !sends_password(self.url);
         self.url.credentials().is_some() && !self.has_authorization() && is_in_clear
@@ -96,7 +96,7 @@ impl<'a> Request<'a> {
     }
 
     /// The bytes of the head for a proxy, or with `None` for the server itself; with a token, unless the request or its
-    /// URL says who asks.
+    /// URL has credentials.
     pub(super) fn head_to(&self, proxy: Option<&Proxy>, token: Option<&Secret>) -> Result<Vec<u8>> {
         let host = self.url.host_header();
         let target = match (self.method, proxy) {
@@ -122,7 +122,7 @@ impl<'a> Request<'a> {
             return Ok(head.into_bytes());
         }
         head.push_str("Accept-Encoding: identity\r\n");
-        if let Some(token) = token.filter(|_| !self.says_who_asks()) {
+        if let Some(token) = token.filter(|_| !self.has_credentials()) {
             // StoRM knows the word in this spelling only.
             head.push_str(&format!("Authorization: Bearer {}\r\n", token.expose()));
         }
@@ -191,7 +191,7 @@ mod tests {
         assert!(head("https://ada:love@h/f").contains("Authorization: Basic "));
     }
     #[test]
-    fn a_token_is_not_shown_where_something_else_says_who_asks() {
+    fn a_token_is_not_shown_where_other_credentials_are() {
         let token = Secret::new("aaa.bbb");
         let head =
             |request: Request<'_>| String::from_utf8(request.head_to(None, Some(&token)).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What an HTTP status means to somebody who wanted a file.
+//! The meaning of an HTTP status for a client that wants a file.
 
 use std::time::SystemTime;
 
@@ -31,11 +31,7 @@ pub fn status_error(head: &ResponseHead, said: &str) -> Error {
         508 => (Protocol, Fault::Peer, "it leads in a circle"),
         511 => (Denied, Fault::Network, "the network wants credentials first"),
         500..=599 => (Network, Fault::Peer, "it failed"),
-        304 => (
-            Protocol,
-            Fault::Peer,
-            "it says that nothing has changed, and nobody asked whether something has",
-        ),
+        304 => (Protocol, Fault::Peer, "it says that nothing has changed, which was not asked for"),
         300..=399 => (Protocol, Fault::Peer, "it redirects, and that is not followed here"),
         400..=499 => (Other, Fault::Peer, "it refused the request"),
         _ => (Protocol, Fault::Peer, "that answer makes no sense here"),
@@ -47,9 +43,9 @@ pub fn status_error(head: &ResponseHead, said: &str) -> Error {
     }
     let mut error = Error::new(kind, message).fault(fault).http_status(code);
     match code {
-        401 | 403 => error = error.hint("ask whoever runs the server for access"),
+        401 | 403 => error = error.hint("ask the operator of the server for access"),
         404 | 410 => error = error.hint("check the path"),
-        413 | 507 => error = error.hint("ask whoever runs the server for space").retryable(false),
+        413 | 507 => error = error.hint("ask the operator of the server for space").retryable(false),
         407 => error = error.hint("put user and password into the proxy's URL"),
         408 | 425 | 429 | 503 | 509 => {
             let wait = head.retry_after(SystemTime::now());

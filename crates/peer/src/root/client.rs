@@ -1,4 +1,4 @@
-//! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
+//! One request with one answer: sessions, redirects, waits, and errors that name the endpoint.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
-use super::habits::{Habit, Habits};
+use super::login_user::login_user;
+use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::server::Server;
 use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
-use super::who::who;
-use crate::awake::Patience;
 use crate::credentials::{Credentials, Token};
+use crate::patience::Patience;
 use crate::pool::{self, Purpose};
 
 /// Bytes of an answer that are passed on together.
@@ -39,28 +39,28 @@ type Pool = pool::Pool<Server, Wire>;
 /// Makes requests and sessions. Its clones share their idle sessions, and what they learn of servers, with it.
 #[derive(Clone)]
 pub struct Client {
-    /// How long an answer may take, for each of the servers that redirects lead to.
+    /// Longest wait for an answer, for each of the servers that redirects lead to.
     pub answer_max: Duration,
-    /// How long a server that does not take a connection is tried again with a question.
+    /// Time for which requests try again to reach a server that does not take a connection.
     pub connect_max: Duration,
-    /// Whether bytes travel with a checksum for each page, where the server can and TLS does not protect them.
+    /// True if bytes travel with a checksum for each page, where the server can and TLS does not protect them.
     pub pages: bool,
     dialer: Dialer,
     pool: Pool,
-    habits: Habits,
+    quirks: KnownQuirks,
     credentials: Credentials,
 }
 
 /// An answer that was collected.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// What was answered.
+    /// The bytes of the answer.
     pub body: Vec<u8>,
-    /// Who answered, after redirects.
+    /// The URL that answered, after redirects.
     pub url: Url,
 }
 
-/// What a request came to.
+/// The end of a request.
 enum Came {
     Done(Box<Connection>),
     Elsewhere(gridlane_xrd::answer::Redirect),
@@ -76,11 +76,11 @@ type Make<'a> = dyn Fn(PathArg, bool) -> Vec<u8> + Send + Sync + 'a;
 impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, habits, credentials }
+        let (pool, quirks, credentials) = Default::default();
+        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, quirks, credentials }
     }
 
-    /// Asks one question about the path of `url` and collects the answer, which may have up to
+    /// Makes one request about the path of `url` and collects the answer, which may have up to
     /// [`ROOT_ANSWER_BYTES_MAX`](gridlane_core::limits::ROOT_ANSWER_BYTES_MAX).
     ///
     /// Redirects are followed; a wait that the server asks for is waited, up to [`ROOT_WAIT_MAX`] in all. What may be
@@ -97,12 +97,12 @@ impl Client {
             body.extend_from_slice(bytes);
             Ok(())
         };
-        let (_, url) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
+        let (_, url) = self.exchange(url, "", Purpose::Request, &make, COLLECTED, &mut take).await?;
         Ok(Answered { body, url })
     }
 
-    /// As [`call`](Client::call), but the answer is not collected: `part` gets its bytes as they come, however long
-    /// it is, and whether they are the last ones. Says who answered.
+    /// Like [`call`](Client::call), but the answer is not collected: `part` gets its bytes as they come, however long it
+    /// is, and whether they are the last ones. Returns the URL that answered.
     pub async fn call_in_parts<C: Call>(
         &self,
         url: &Url,
@@ -111,7 +111,7 @@ impl Client {
     ) -> Result<Url> {
         let make = move |path, _: bool| make(path).to_bytes(StreamId::default());
         let expect = Expect::Text { bytes_max: u64::MAX };
-        let (_, url) = self.exchange(url, "", Purpose::Question, &make, expect, part).await?;
+        let (_, url) = self.exchange(url, "", Purpose::Request, &make, expect, part).await?;
         Ok(url)
     }
 
@@ -175,11 +175,11 @@ impl Client {
     /// Opens another connection of the session of an open file, on which answers to reads can come.
     pub async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
         let way = Way::new(trunk.url.clone());
-        // It joins by an id that nobody can guess, and shows nothing else.
+        // It joins by an id that cannot be guessed, and shows nothing else.
         let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
-        let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
+        let flight = if self.quirks.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
-        let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
+        let opening = Opening::new(login_user(), aim, flight, trunk.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
         let opened =
             Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
@@ -192,9 +192,9 @@ impl Client {
         Ok((OpenFile::joined(self.of_file(), connection, trunk.opened(), trunk.url.clone()), joined))
     }
 
-    /// What an open file needs of the client.
+    /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
-        OfClient { pages: self.pages, habits: self.habits.clone() }
+        OfClient { pages: self.pages, quirks: self.quirks.clone() }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -238,13 +238,13 @@ impl Client {
                     Some(_) => error,
                     None => error.endpoint(&way.at),
                 };
-                let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
+                let may_come = purpose == Purpose::Request && began.elapsed() < self.connect_max;
                 if error.is_unreached() && may_come && way.is_at_origin() {
                     tokio::time::sleep(backoff.pause()).await;
                     continue;
                 }
                 if has_taken {
-                    // Whoever took a part of the answer cannot give it back.
+                    // A caller that took a part of the answer cannot give it back.
                     return Err(error);
                 }
                 if was_sent && code.is_none() && !is_repeatable(&request) {
@@ -256,7 +256,7 @@ impl Client {
         })
     }
 
-    /// Asks one server, for as long as it says that we should wait. `was_sent` becomes whether it may have heard the
+    /// Asks one server, for as long as it says that we should wait. `was_sent` becomes true when it may have heard the
     /// request.
     async fn ask(
         &self,
@@ -274,7 +274,7 @@ impl Client {
         let idle = match way.token {
             // The login says the token.
             Some(_) => None,
-            // A session goes on as who began it: a renewed token begins another.
+            // A session keeps the identity of its login: a renewed token begins another.
             None => self.pool.take(&home).filter(|wire| wire.token == token.as_ref().map(secret)),
         };
         let (mut connection, mut stream) = match idle {
@@ -291,9 +291,9 @@ impl Client {
             }
             None => self.connect(way, &home, (request, expect), was_sent).await?,
         };
-        for session in self.habits.learn(home.key(), Habit::take_lost) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
-            // of no use shows so by the answer that does not come.
+        for session in self.quirks.learn(home.key(), Quirks::take_lost) {
+            // Its answer does not matter: it does not know the session any more, or ends it by itself. A connection that
+            // is of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
             if connection.send(&request, &[], COLLECTED).await.is_err() {
                 break;
@@ -364,7 +364,7 @@ impl Client {
             let part = match patience.bear(connection.next()).await.map_err(late)?? {
                 Next::Part(part) => part,
                 Next::Said(of, said) if of == stream => return Ok(Some(said)),
-                // To something that was sent beside it, and whose answer nobody needs.
+                // An answer to a request that was sent beside it, and that is not needed.
                 Next::Said(..) => continue,
             };
             let is_ours = part.stream == stream;
@@ -397,17 +397,17 @@ impl Client {
         was_sent: &mut bool,
     ) -> Result<(Connection, StreamId)> {
         let server = home.key();
-        let habit = self.habits.of(server);
+        let quirks = self.quirks.of(server);
         // A flight is in clear also where the server would have begun TLS first.
         let is_secret = way.at.has_secrets() && !way.at.scheme().is_encrypted();
-        let flight = match habit.wants_steps || is_secret {
+        let flight = match quirks.wants_steps || is_secret {
             true => Flight::Steps,
-            false if is_repeatable(request) || habit.takes_flights => Flight::Whole,
+            false if is_repeatable(request) || quirks.takes_flights => Flight::Whole,
             false => Flight::Login,
         };
         let opened = match self.open_session(way, flight, request, expect).await {
             Ok(opened) => {
-                self.habits.learn(server, |habit| habit.takes_flights |= flight != Flight::Steps);
+                self.quirks.learn(server, |quirks| quirks.takes_flights |= flight != Flight::Steps);
                 Ok(opened)
             }
             Err(unopened) => {
@@ -429,8 +429,8 @@ impl Client {
                                 Error::new(ErrorKind::Protocol, "it cannot be logged in to")
                             }
                         })?;
-                        self.habits.learn(server, |habit| {
-                            (habit.wants_steps, habit.takes_flights) = (true, false);
+                        self.quirks.learn(server, |quirks| {
+                            (quirks.wants_steps, quirks.takes_flights) = (true, false);
                         });
                         Ok(opened)
                     }
@@ -460,19 +460,19 @@ impl Client {
         if let Some(id) = first.first_chunk_mut() {
             *id = stream.0;
         }
-        let mut who = who();
+        let mut login = login_user();
         let token = self.token_for(way).map_err(failed)?;
-        who.token = token.as_ref().map(secret);
+        login.token = token.as_ref().map(secret);
         if let Some((user, _)) = way.at.credentials() {
-            who.login = user.as_bytes().to_vec();
+            login.login = user.as_bytes().to_vec();
         }
         if let Some(token) = &way.token {
-            who.cgi = [who.cgi.as_slice(), b"&", token].concat();
+            login.cgi = [login.cgi.as_slice(), b"&", token].concat();
         }
         let must_tls = way.at.scheme() == Scheme::Roots;
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
-        let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
+        let opening = Opening::new(login, Aim::Login, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = route.of_identity(&self.identity_for(way));
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
@@ -487,13 +487,13 @@ impl Client {
 }
 
 impl Client {
-    /// The same, with something to show.
+    /// The same, with credentials of the user.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.credentials = credentials;
         self
     }
 
-    /// Whether the user's credentials may be shown where a request has come to.
+    /// True if the user's credentials may be shown to the server that a request has come to.
     fn may_show(&self, way: &Way) -> bool {
         !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
     }
@@ -517,7 +517,7 @@ fn secret(token: &Token) -> Secret {
     token.secret.clone()
 }
 
-/// Whether a server refuses because it does not know what was asked for.
+/// True if a server refuses because it does not know the request.
 fn is_unknown(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsupported || error.message().to_ascii_lowercase().contains("not supported")
 }

@@ -20,8 +20,8 @@ use gridlane_xrd::{PathId, StreamId, ztn};
 
 use super::server::Server;
 use super::status::{malformed, said, status_error};
-use crate::awake::Patience;
 use crate::http::{without, without_secrets};
+use crate::patience::Patience;
 use crate::pool::{self, Rests};
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.
@@ -35,13 +35,13 @@ const HANDSHAKE_SILENCE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_READ_BYTES < AHEAD_BYTES && AHEAD_BYTES <= IO_BYTES);
 
-/// A question whose answer is collected.
+/// The expectation of an answer that is collected.
 pub(super) const COLLECTED: Expect = Expect::Text { bytes_max: ROOT_ANSWER_BYTES_MAX };
 
-/// Where a session goes between two uses.
+/// The place of a session between two uses.
 pub(super) type Home = pool::Home<Server, Wire>;
 
-/// What is between two uses of a session.
+/// The parts of a connection that are kept between two uses of a session.
 pub(super) struct Wire {
     pub(super) stream: Stream,
     pub(super) session: Session,
@@ -61,7 +61,7 @@ impl Rests for Wire {
     }
 }
 
-/// What comes next on a connection.
+/// The next thing that comes on a connection.
 #[derive(Debug)]
 pub enum Next {
     /// A part of an answer, whose bytes are read with [`Connection::read_data`].
@@ -70,7 +70,7 @@ pub enum Next {
     Said(StreamId, Said),
 }
 
-/// Why there is no session.
+/// The reason why there is no session.
 pub(super) enum Unopened {
     /// The server wants it step by step, and has not done what came behind the login.
     StepByStep,
@@ -84,20 +84,20 @@ pub(super) enum Unopened {
 pub struct Connection {
     /// `None` only while it is dropped.
     wire: Option<Wire>,
-    /// Where it goes when it is not needed any more.
+    /// Its place when it is not needed any more.
     home: Option<Home>,
-    /// Whether it was used before.
+    /// True if it was used before.
     is_reused: bool,
     /// Bytes read ahead are `ahead[start..end]`.
     ahead: AlignedBuf,
     start: usize,
     end: usize,
     answers: Answers,
-    /// Whether a request was begun and perhaps not sent to its end.
+    /// True if a request was begun and perhaps not sent to its end.
     is_writing: bool,
-    /// Whether what comes cannot be understood any more.
+    /// True if what comes cannot be understood any more.
     is_lost: bool,
-    /// Whether anything has come since it was handed out.
+    /// True if anything has come since it was handed out.
     is_answered: bool,
     /// Round trips spent before the first request was sent; 0 when the connection was there.
     pub(crate) handshake_round_trips: u32,
@@ -244,8 +244,7 @@ impl Connection {
         })
     }
 
-    /// Says that it has joined a session, as which connection; an error when its number is not one that is used
-    /// here.
+    /// Notes that it has joined a session, and returns its number there; an error when that is not one that is used here.
     pub(super) fn joined(&mut self) -> Result<PathId> {
         let path_id = self.session().path_id;
         self.answers = Answers::of_path(path_id)
@@ -253,7 +252,7 @@ impl Connection {
         Ok(path_id)
     }
 
-    /// Says which token the login may have shown.
+    /// Sets the token that the login may have shown.
     pub(super) fn set_token(&mut self, token: Option<Secret>) {
         if let Some(wire) = &mut self.wire {
             wire.token = token;
@@ -265,7 +264,7 @@ impl Connection {
         self.wire.as_ref().map(|wire| wire.identity).unwrap_or_default()
     }
 
-    /// Says where it goes when it is not needed any more.
+    /// Sets its place when it is not needed any more.
     pub(super) fn set_home(&mut self, home: Home) {
         self.home = Some(home);
     }
@@ -276,12 +275,12 @@ impl Connection {
         self.give_up();
     }
 
-    /// What is known of the session.
+    /// The state of the session.
     pub(crate) fn session(&self) -> Session {
         self.wire.as_ref().map(|wire| wire.session).unwrap_or_default()
     }
 
-    /// Whether TLS protects what is sent.
+    /// True if TLS protects what is sent.
     pub(crate) fn is_tls(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.stream.is_tls())
     }
@@ -298,12 +297,12 @@ impl Connection {
         self.path().map(|info| info.round_trip)
     }
 
-    /// As [`round_trip`](Connection::round_trip), with what else the kernel has seen.
+    /// Like [`round_trip`](Connection::round_trip), with everything else that the kernel has seen.
     pub(crate) fn path(&self) -> Option<TcpInfo> {
         self.wire.as_ref()?.stream.tcp_info().ok().filter(|info| !info.round_trip.is_zero())
     }
 
-    /// Whether it was idle before and had been closed when it was used again.
+    /// True if it was idle before and had been closed when it was used again.
     pub(super) fn was_stale(&self, error: &Error) -> bool {
         self.is_reused && !self.is_answered && error.kind() == ErrorKind::Network
     }
@@ -342,7 +341,7 @@ impl Connection {
 
     /// Sends requests that have their numbers.
     pub async fn send_numbered(&mut self, requests: &[u8]) -> Result<()> {
-        // Whoever drops this future, or fails in it, leaves a request that is cut short.
+        // A future that is dropped, or fails here, leaves a request that is cut short.
         self.is_writing = true;
         let Some(wire) = &mut self.wire else { return Err(ended()) };
         wire.stream.write_all(requests).await.map_err(|cause| Error::network("cannot send", &cause))?;
@@ -487,7 +486,7 @@ fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
             let message = format!("there are no credentials for what it wants: {}", said(&names));
             let error = Error::new(ErrorKind::Denied, message);
             match names.split(", ").any(|name| name.as_bytes() == ztn::NAME) {
-                // What to show is known to who has it.
+                // The holder of the credentials adds the hint: `Shown::login_error`.
                 true => error,
                 false => {
                     error.hint("it knows people in other ways than by tokens: https:// may be another way in")

@@ -12,12 +12,12 @@ use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
 
 use super::connection::{COLLECTED, Connection, Next};
-use super::habits::Habits;
+use super::quirks::KnownQuirks;
 use super::server::Server;
 use super::status::{malformed, status_error};
-use crate::awake::timeout;
+use crate::patience::timeout;
 
-/// How long the end of a file that was read is waited for, in the background.
+/// Longest wait, in the background, for the end of a file that was read.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// An open file. Its session is its own until it is dropped.
@@ -26,9 +26,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// its session can be used again. If it was opened to be written, the connection is closed: a file that vanishes
 /// unless it is closed in good order vanishes.
 pub struct OpenFile {
-    /// What is known of it, if the open asked for it.
+    /// The server's answer about it, if the open asked for that.
     pub stat: Option<StatText>,
-    /// Where it is, after redirects.
+    /// Its URL, after redirects.
     pub url: Url,
     handle: Handle,
     client: OfClient,
@@ -37,28 +37,28 @@ pub struct OpenFile {
     collector: Collector,
     is_reading: bool,
     is_closed: bool,
-    /// Whether another connection has it open, which this one joined.
+    /// True if another connection has it open, which this one joined.
     is_joined: bool,
 }
 
-/// What an open file needs of the client that opened it.
+/// The part of a client that a file which it opened needs.
 pub(super) struct OfClient {
-    /// Whether bytes travel with checksums of pages, where they can.
+    /// True if bytes travel with checksums of pages, where they can.
     pub(super) pages: bool,
     /// Is told of sessions whose connection broke.
-    pub(super) habits: Habits,
+    pub(super) quirks: KnownQuirks,
 }
 
 /// The answer to one of several requests that are under way.
 #[derive(Debug)]
 pub struct Answer {
-    /// To which.
+    /// The number of the request.
     pub stream: StreamId,
-    /// What it is.
+    /// The outcome of the request.
     pub outcome: Outcome,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// It is done; with what is answered, if that is anything.
@@ -102,18 +102,18 @@ impl OpenFile {
         file
     }
 
-    /// What its session calls it.
+    /// Its handle in its session.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// What is known of its session.
+    /// The state of its session.
     pub fn session(&self) -> Session {
         self.connection.as_ref().map(Connection::session).unwrap_or_default()
     }
 
-    /// Whether its bytes are to travel with a checksum for each page: the server can, TLS does not protect them
-    /// already, and nobody said otherwise.
+    /// True if its bytes are to travel with a checksum for each page: the server can, TLS does not protect them already,
+    /// and the client's settings allow it.
     pub fn uses_pages(&self) -> bool {
         let is_tls = self.connection.as_ref().is_some_and(Connection::is_tls);
         self.client.pages && self.session().has_pages() && !is_tls
@@ -138,7 +138,7 @@ impl OpenFile {
         self.connection.as_ref()?.round_trip()
     }
 
-    /// As [`round_trip`](OpenFile::round_trip), with what else the kernel has seen.
+    /// Like [`round_trip`](OpenFile::round_trip), with everything else that the kernel has seen.
     pub fn path(&self) -> Option<TcpInfo> {
         self.connection.as_ref()?.path()
     }
@@ -153,16 +153,16 @@ impl OpenFile {
         self.connection.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "the file is closed"))
     }
 
-    /// Says that the connection broke, so that the next session ends this one.
+    /// Notes that the connection broke, so that the next session ends this one.
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
             let server = Server::of(&self.url, connection.identity());
-            self.client.habits.learn(&server, |habit| habit.lost(connection.session().id));
+            self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
         }
     }
 
-    /// Asks one question about it and waits for the answer. Nothing else may be under way.
+    /// Makes one request about it and waits for the answer. Nothing else may be under way.
     pub async fn call<C: Call>(&mut self, make: impl FnOnce(Handle) -> C) -> Result<Vec<u8>> {
         let stream = self.send(make, &[]).await?;
         loop {
@@ -218,7 +218,7 @@ impl OpenFile {
         })
     }
 
-    /// Says that a request of its own has closed it, with all that was under way: its session can be used again.
+    /// Notes that a request of its own has closed it, with all that was under way: its session can be used again.
     pub fn set_closed(&mut self) {
         self.is_closed = true;
     }
@@ -254,7 +254,7 @@ struct Collector {
     bodies: Vec<(StreamId, Vec<u8>)>,
     /// The part whose bytes are being read.
     part: Option<Part>,
-    /// How long the next thing may take.
+    /// Longest wait for the next thing.
     later_max: Duration,
 }
 
@@ -325,7 +325,7 @@ fn outcome(said: Said) -> Outcome {
     }
 }
 
-/// How long an answer is waited for that a server says will come: a checksum, a sync to slow disks.
+/// Longest wait for an answer that a server says will come: a checksum, a sync to slow disks.
 const LATER_MAX: Duration = Duration::from_secs(1800);
 
 impl Drop for OpenFile {

@@ -1,28 +1,29 @@
-//! XRootD's protocol as a client speaks it: `root://` and `roots://`.
+//! XRootD's protocol for clients: `root://` and `roots://`.
 //!
 //! Our own, over `gridlane-net`'s streams and `gridlane-xrd`'s machines, for the reasons of [`http`](crate::http):
 //! many requests in flight on a connection, file bytes straight into the engine's buffers, the socket itself.
 //!
-//! A [`Client`] asks questions ([`Client::call`]) and opens files ([`Client::open`]). Both follow redirects, wait as
-//! they are told, and go back to a manager when a server that it named fails (see `redirect`). Sessions outlive
-//! what they were opened for: those that are idle are kept (see `pool`). What opening costs in round trips is in
-//! docs/protocol/root.md; a server that takes no flight is remembered (see `habits`).
+//! A [`Client`] makes requests ([`Client::call`]) and opens files ([`Client::open`]). Both follow redirects, wait as they
+//! are told, and go back to a manager when a server that it named fails (see `redirect`). Sessions outlive what they were
+//! opened for: those that are idle are kept (see `pool`). The costs of an opening in round trips are in
+//! docs/protocol/root.md; a server that takes no flight is remembered (see `quirks`).
 
 mod client;
 mod connection;
 mod file;
-mod habits;
-mod questions;
+mod info;
+mod login_user;
+
+mod quirks;
 mod redirect;
 mod refusal;
 mod server;
 mod status;
 mod trunk;
-mod who;
 
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
-pub use questions::Greeting;
+pub use info::Greeting;
 pub use status::{malformed, status_error};
 pub use trunk::{Carrier, Joined, Trunk};

@@ -1,4 +1,4 @@
-//! Where redirects lead, and how a manager is told who failed.
+//! Targets of redirects, and how a manager is told which servers failed.
 
 use std::collections::HashSet;
 
@@ -14,13 +14,13 @@ const TOKEN_KEY: &[u8] = b"authz";
 pub(super) struct Way {
     /// Where the request began.
     pub(super) origin: Url,
-    /// Who is asked now.
+    /// The server that is asked now.
     pub(super) at: Url,
-    /// What its login is told, if a redirect says so.
+    /// The token for its login, if a redirect has one.
     pub(super) token: Option<Vec<u8>>,
-    /// Who redirected first.
+    /// The server that redirected first.
     manager: Option<Url>,
-    /// Who failed that it led to, and why.
+    /// Servers that it led to and that failed, and why.
     tried: Vec<(Url, &'static str)>,
     /// The last failure that was not that a file is not there.
     failure: Option<Error>,
@@ -45,7 +45,7 @@ impl Way {
         if !next.same_endpoint(&self.at) && !may_carry(&next) && has_token(&self.at) {
             (next, token) = target(&without_token(&self.at)?, redirect)?;
         }
-        // Back to who failed already: a manager that does not listen.
+        // Back to a server that has failed: the manager does not listen.
         if self.tried.iter().any(|(tried, _)| tried.same_endpoint(&next)) {
             let loops = redirect_loop().endpoint(&self.at);
             return Err(self.failure.take().unwrap_or(loops));
@@ -67,7 +67,7 @@ impl Way {
         };
         let is_at_manager = self.manager.as_ref().is_none_or(|manager| self.at.same_endpoint(manager));
         let (Some(manager), Some(reason), false) = (&self.manager, reason, is_at_manager) else {
-            // A manager that has nobody left says that there is no such file; who failed knows better.
+            // A manager without further servers says that there is no such file; the server that failed knows better.
             return Err(match error.kind() {
                 ErrorKind::NotFound if is_at_manager => self.failure.take().unwrap_or(error),
                 _ => error,
@@ -93,12 +93,12 @@ impl Way {
         self.step()
     }
 
-    /// Whether a redirect has led to who is asked now.
+    /// True if a redirect has led to the server that is asked now.
     pub(super) fn was_led(&self) -> bool {
         self.manager.as_ref().is_some_and(|manager| !self.at.same_endpoint(manager))
     }
 
-    /// Whether nobody has led it elsewhere: there is no manager that knows another server.
+    /// True if no redirect has led it elsewhere: there is no manager that knows another server.
     pub(super) fn is_at_origin(&self) -> bool {
         self.at.same_endpoint(&self.origin)
     }
@@ -113,7 +113,7 @@ impl Way {
     }
 }
 
-/// Whether the CGI of a URL has a token in it.
+/// True if the CGI of a URL has a token in it.
 fn has_token(url: &Url) -> bool {
     path::pairs(url.cgi().unwrap_or_default().as_bytes()).any(|(key, _)| key.eq_ignore_ascii_case(TOKEN_KEY))
 }
@@ -134,7 +134,7 @@ pub(super) fn cgi_for_servers(cgi: &str) -> Vec<u8> {
     kept.collect::<Vec<_>>().join("&").into_bytes()
 }
 
-/// Where a redirect from `from` leads, and what the login there is told. What was encrypted stays so.
+/// The target of a redirect from `from`, and the token for the login there. What was encrypted stays so.
 fn target(from: &Url, redirect: &Redirect) -> Result<(Url, Option<Vec<u8>>)> {
     let own = from.cgi().unwrap_or_default().as_bytes();
     let text = |cgi: Vec<u8>| {

@@ -1,4 +1,4 @@
-//! What was shown of who asks, and what a server that refuses it has said, in words.
+//! Credentials of a login, and what a server that refuses them has said, in words.
 
 use gridlane_core::{Error, ErrorKind, Hint, Url};
 use gridlane_xrd::ErrorCode;
@@ -8,18 +8,18 @@ use super::status::status_error;
 use crate::credentials::{Credentials, Token};
 use crate::http::without_secrets;
 
-/// What may be shown of the user to a server.
+/// Credentials of the user that may be shown to a server.
 pub(super) struct Shown<'a> {
     pub(super) credentials: &'a Credentials,
     /// The user or the operator has named this server.
     pub(super) may_show: bool,
     /// The token of the moment.
     pub(super) token: Option<Token>,
-    /// Where it is asked.
+    /// The server that is asked.
     pub(super) at: &'a Url,
 }
 
-/// How far a login has come.
+/// The progress of a login.
 #[derive(Clone, Copy)]
 pub(super) struct Login {
     pub(super) is_tls: bool,
@@ -28,8 +28,8 @@ pub(super) struct Login {
 }
 
 impl Shown<'_> {
-    /// The error that an answer is to a request of this login. About who may do what, it says what was shown, and what to
-    /// do.
+    /// The error that an answer is to a request of this login. If it refuses access, it names the credentials and says
+    /// what to do.
     pub(super) fn error(&self, answer: &ErrorAnswer, login: Login) -> Error {
         let secret = self.token.as_ref().map(|token| &token.secret);
         let said = without_secrets(&answer.text, self.at.cgi().unwrap_or_default(), self.at, secret);
@@ -40,39 +40,41 @@ impl Shown<'_> {
         let host = self.at.host();
         if self.at.has_secrets() && self.token.is_none() {
             return error
-                .more("it was shown what is in the URL")
+                .more("the request was made with the credentials in the URL")
                 .hint("check what is in the URL: has it expired, is it for this server?");
         }
         if !self.credentials.is_empty() && !self.may_show {
             return error
-                .more("nothing was shown to it of who asks")
+                .more("the request was made without credentials")
                 .hint(Hint::ForwardCredentials { host: host.to_owned() });
         }
         match (&self.token, self.credentials.certificate()) {
-            (Some(token), _) if login.is_by_token => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckScopes),
+            (Some(token), _) if login.is_by_token => error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckScopes),
             (None, Some(certificate)) if login.is_tls => {
-                error.more(format!("it was shown {certificate}")).hint(
-                    "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access",
+                error.more(format!("the request was made with {certificate}")).hint(
+                    "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access",
                 )
             }
             (Some(token), _) if login.is_tls => {
                 error.more(format!("it did not take {}", token.from)).hint(Hint::CheckToken)
             }
-            (None, None) => error.more("nothing was shown to it of who asks").hint(Hint::ShowCredentials),
-            _ => error.more("nothing was shown to it of who asks").hint(format!(
+            (None, None) => error.more("the request was made without credentials").hint(Hint::ShowCredentials),
+            _ => error.more("the request was made without credentials").hint(format!(
                 "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
             )),
         }
     }
 
-    /// A login that has failed, with the same.
+    /// The error of a login that has failed, with the same.
     pub(super) fn login_error(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Denied || error.advice().is_some() {
             return error;
         }
         let host = self.at.host();
         match &self.token {
-            Some(token) => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckToken),
+            Some(token) => {
+                error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckToken)
+            }
             None if !self.credentials.is_empty() && !self.may_show => {
                 error.hint(Hint::ForwardCredentials { host: host.to_owned() })
             }
@@ -108,12 +110,19 @@ mod tests {
                 Some(&token),
                 &at,
                 login(false, false),
-                ["nothing was shown", "roots://se.example"],
+                ["without credentials", "roots://se.example"],
             ),
             (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
-            (&certificate, true, None, &at, login(false, false), ["nothing was shown", "roots://se.example"]),
+            (
+                &certificate,
+                true,
+                None,
+                &at,
+                login(false, false),
+                ["without credentials", "roots://se.example"],
+            ),
             (&certificate, false, None, &at, login(true, false), ["nothing", "name se.example as well"]),
-            (&none, false, None, &at, login(true, false), ["nothing was shown", "or a proxy"]),
+            (&none, false, None, &at, login(true, false), ["without credentials", "or a proxy"]),
             (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
         ] {
             let shown = Shown { credentials, may_show, token: token.cloned(), at };

@@ -1,4 +1,4 @@
-//! Servers, as idle sessions and what is known of them are found by.
+//! Servers, the keys of idle sessions and of what is known of them.
 
 use gridlane_core::{Endpoint, Url};
 use gridlane_net::IdentityId;

@@ -1,4 +1,4 @@
-//! What an error of XRootD's protocol means to somebody who wanted a file.
+//! The meaning of an error of XRootD's protocol for a client that wants a file.
 
 use gridlane_core::{Error, ErrorKind, Fault, Hint};
 use gridlane_xrd::answer::ErrorAnswer;
@@ -25,7 +25,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         ErrorCode::IS_DIRECTORY => (Precondition, Fault::Caller, "it is a directory"),
         ErrorCode::NOT_FILE => (Precondition, Fault::Caller, "it is no file"),
         ErrorCode::CONFLICT => (Precondition, Fault::Caller, "what is there does not allow it"),
-        ErrorCode::FILE_LOCKED => (Busy, Fault::Peer, "somebody else has it open"),
+        ErrorCode::FILE_LOCKED => (Busy, Fault::Peer, "another client has it open"),
         ErrorCode::OVERLOADED => (Busy, Fault::Peer, "it has too much to do"),
         ErrorCode::IN_PROGRESS => (Busy, Fault::Peer, "it is being done"),
         ErrorCode::NO_MEMORY => (Busy, Fault::Peer, "it lacks memory"),
@@ -43,7 +43,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         ErrorCode::FS_ERROR => of_words(&answer.text),
         ErrorCode::IO_ERROR | ErrorCode::SERVER_ERROR => (Network, Fault::Peer, "it failed"),
         ErrorCode::ARG_TOO_LONG => (Unsupported, Fault::Peer, "the request is longer than it takes"),
-        ErrorCode::CANCELLED => (Other, Fault::Peer, "somebody stopped it"),
+        ErrorCode::CANCELLED => (Other, Fault::Peer, "it was cancelled"),
         ErrorCode::IMPOSSIBLE => (Unsupported, Fault::Peer, "it can never be"),
         _ => (Other, Fault::Peer, "it refused the request"),
     };
@@ -57,10 +57,10 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     match answer.code {
         ErrorCode::NOT_FOUND => error.hint("check the path"),
         ErrorCode::IS_DIRECTORY => error.hint(Hint::ListOrCopyTree),
-        ErrorCode::NOT_AUTHORIZED => error.hint("ask whoever runs the server for access"),
+        ErrorCode::NOT_AUTHORIZED => error.hint("ask the operator of the server for access"),
         ErrorCode::TLS_REQUIRED => error.hint("write roots:// instead of root://"),
         ErrorCode::NO_SPACE | ErrorCode::OVER_QUOTA => {
-            error.no_space().hint("ask whoever runs the server for space").retryable(false)
+            error.no_space().hint("ask the operator of the server for space").retryable(false)
         }
         // A file system fails in the same way again: a directory that is not one, a name that cannot be.
         ErrorCode::FS_ERROR => error.retryable(false),
@@ -68,7 +68,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     }
 }
 
-/// What the code for "another failure of the file system" stands for. XRootD 5.5 has no better one for much of what
+/// The meaning of the code for "another failure of the file system". XRootD 5.5 has no better one for much of what
 /// happens, but its texts end with those of the C library.
 fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     use ErrorKind::*;
@@ -83,7 +83,7 @@ fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     found.map_or((Network, Fault::Peer, "it failed"), |(_, kind, fault, meaning)| (kind, fault, meaning))
 }
 
-/// Why it failed, of a text like "Unable to open /a name; not a directory": the name may say anything.
+/// The reason in a text like "Unable to open /a name; not a directory": the name may say anything.
 fn reason(text: &str) -> &str {
     text.rsplit_once("; ").map_or(text, |(_, reason)| reason)
 }
@@ -94,7 +94,7 @@ pub fn malformed(malformed: &Malformed) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// What a server said, on one line, without control characters, and not all of it if it is long.
+/// A server's text, on one line, without control characters, and not all of it if it is long.
 pub(crate) fn said(text: &str) -> String {
     let line = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut said: String = line.take(SAID_MAX + 1).collect();

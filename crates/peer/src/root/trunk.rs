@@ -6,8 +6,8 @@
 //!  lane 2 ── answers to its requests only ───────────┘
 //! ```
 //!
-//! Requests of a session all go out on its first connection; a read names the connection that its answer comes on.
-//! Whoever has the first connection sends what others ask for, and passes on what comes for them there (errors).
+//! Requests of a session all go out on its first connection; a read names the connection that its answer comes on. The
+//! lane with the first connection sends the requests of the others, and passes on what comes for them there (errors).
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 use super::connection::{Connection, Next};
 use super::file::OpenFile;
 
-/// Bytes that nobody waits for any more, at a time.
+/// Bytes of unwanted data that are read at a time.
 const SCRATCH_BYTES: usize = 16 * 1024;
 
-/// A connection that joined, and what it is told.
+/// A connection that joined, and the channel to it.
 type Join = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
 
 /// A session with a file open on it. It lives as long as one of the connections that joined it.
@@ -36,10 +36,10 @@ pub struct Trunk {
     pub(super) handle: Handle,
     pub(super) stat: StatText,
     pub(super) url: Url,
-    /// What is sent on the first connection. Each lane has a few requests under way, so it stays short.
+    /// Requests for the first connection. Each lane has a few under way, so it stays short.
     requests: mpsc::UnboundedSender<Vec<u8>>,
     joined: Mutex<Vec<Join>>,
-    /// Whether joining it has brought nothing.
+    /// True if joining it has brought nothing.
     is_useless: AtomicBool,
 }
 
@@ -68,12 +68,12 @@ impl Trunk {
         OpenAnswer { handle: self.handle, stat: Some(self.stat.clone()) }
     }
 
-    /// Whether connections that join it are of use.
+    /// True if connections that join it are of use.
     pub fn is_useful(&self) -> bool {
         !self.is_useless.load(Relaxed) && !self.requests.is_closed()
     }
 
-    /// Says that joining it brings nothing.
+    /// Notes that joining it brings nothing.
     pub fn refuse(&self) {
         self.is_useless.store(true, Relaxed);
     }
@@ -109,7 +109,7 @@ impl Trunk {
 }
 
 impl Joined {
-    /// What came on the first connection for this one; never ends.
+    /// The next thing that came on the first connection for this one; never ends.
     pub async fn said(&mut self) -> (StreamId, Said) {
         match self.said.recv().await {
             Some(said) => said,
@@ -136,17 +136,17 @@ impl Carrier {
         Ok(Some(Carrier { trunk: Some(Arc::new(trunk)), requests }))
     }
 
-    /// For those who may join.
+    /// The trunk, for connections that may join.
     pub fn trunk(&self) -> Weak<Trunk> {
         self.trunk.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
-    /// Whether any connection has joined that is there still.
+    /// True if any connection has joined that is there still.
     pub fn is_used(&self) -> bool {
         self.trunk.as_ref().is_some_and(|trunk| Arc::strong_count(trunk) > 1)
     }
 
-    /// What is to be sent; never ends. May be dropped at any time.
+    /// The next requests to be sent; never ends. May be dropped at any time.
     pub async fn request(&mut self) -> Vec<u8> {
         match self.requests.recv().await {
             Some(requests) => requests,
@@ -154,7 +154,7 @@ impl Carrier {
         }
     }
 
-    /// Goes on for those who joined, until they have gone; the lane that had the connection is over.
+    /// Goes on for the connections that joined, until they have gone; the lane that had the connection is over.
     pub async fn carry(mut self, mut file: OpenFile) {
         let trunk = self.trunk();
         self.trunk = None;
@@ -168,7 +168,7 @@ impl Carrier {
                             return;
                         }
                     }
-                    // Nobody is left; the file is closed, and the session can be used again.
+                    // No connection is left; the file is closed, and the session can be used again.
                     None => return,
                 },
                 came = discard(connection, &mut scratch) => match came {

@@ -148,11 +148,11 @@ async fn an_idle_connection_of_http_serves_its_user_alone() {
         assert_eq!(connections, [number; 3], "each has one, which it uses again: {heard:?}");
     }
     for (client, _) in &users {
-        assert!(client.http.has_idle(&site.url, Purpose::Question));
+        assert!(client.http.has_idle(&site.url, Purpose::Request));
     }
     // A user who comes later finds none.
     let late = user(&anonymous, &site.url, None, Some("ada"));
-    assert!(!late.http.has_idle(&site.url, Purpose::Question));
+    assert!(!late.http.has_idle(&site.url, Purpose::Request));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::script;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{IDLE_PER_HOST_MAX, QUESTIONS_PER_HOST_MAX};
+use gridlane_core::limits::{IDLE_PER_HOST_MAX, REQUESTS_PER_HOST_MAX};
 use gridlane_core::{ErrorKind, Url};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
@@ -189,7 +189,7 @@ async fn a_crowd_shares_a_few_connections() {
         done.unwrap();
     }
     let made = server.connections();
-    assert!(made <= QUESTIONS_PER_HOST_MAX, "{made} connections");
+    assert!(made <= REQUESTS_PER_HOST_MAX, "{made} connections");
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::export::Export;
     use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of, wait};
-    use gridlane_auth::policy::{Template, Who};
+    use gridlane_auth::policy::{Principal, Template};
     use gridlane_auth::{Grants, Policy, Rule};
     use gridlane_store::MemoryStorage;
     use gridlane_xrd::ErrorCode;
@@ -145,7 +145,7 @@ mod tests {
         let context = context_of(vec![export], |settings| {
             let rule = |may, under| Rule {
                 name: String::new(),
-                who: Who::anyone(),
+                who: Principal::anyone(),
                 may,
                 under: Template::parse(under).unwrap(),
             };

@@ -12,7 +12,7 @@ use crate::support::TestServer;
 use crate::support::site::*;
 use gridlane_auth::make::{Validity, profile};
 use gridlane_auth::password::Users;
-use gridlane_auth::policy::Who;
+use gridlane_auth::policy::Principal;
 use gridlane_auth::{Grants, Policy};
 use gridlane_core::Network;
 use gridlane_net::tls;
@@ -41,7 +41,7 @@ fn nobody_is_told_how_to_be_somebody() {
     assert_eq!(read_only.request("PUT /f", "Content-Length: 0\r\n").status(), 403);
     // As it was where nobody is asked: also what a client says of itself then.
     let open = TestServer::with(|settings| {
-        settings.policy = Arc::new(Policy::new(vec![rule(Who::anyone(), READS, "/public")]));
+        settings.policy = Arc::new(Policy::new(vec![rule(Principal::anyone(), READS, "/public")]));
     });
     for fields in [String::new(), bearer("eyJ.a.b"), basic("a", "b")] {
         let got = open.request("GET /f", &fields);
@@ -295,7 +295,7 @@ fn macaroons_are_made_and_taken() {
 fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
     let site = site(|settings| {
         settings.service.exports[0].compat.create_parents = true;
-        let anyone = rule(Who::anyone(), Grants::CREATE, "/open/inside");
+        let anyone = rule(Principal::anyone(), Grants::CREATE, "/open/inside");
         settings.policy = Arc::new(Policy::new(vec![anyone]));
     });
     let fields = format!("Content-Length: 0\r\n{}", bearer(&minted(Grants::CREATE, "/data/a/b", 600, &[])));
@@ -376,7 +376,7 @@ fn a_reload_judges_everything_anew() {
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
     next.tls = Some(tls::server_config(&cert, &key, true).unwrap());
-    next.policy = Arc::new(Policy::new(vec![rule(Who::default(), READS, "/")]));
+    next.policy = Arc::new(Policy::new(vec![rule(Principal::default(), READS, "/")]));
     next.host_names = vec!["h".to_owned(), "localhost".to_owned()];
     next.auth.users =
         Arc::new(Users::parse("ada:$2y$04$abcdefghijklmnopqrstuuMwFLDFPTVUcJIPsnPm0uNJ5/xSPEHpK\n").unwrap());

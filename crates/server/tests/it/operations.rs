@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, TestServer, Text, wait};
-use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::policy::{Principal, Template};
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
@@ -19,7 +19,7 @@ use gridlane_store::{Completion, Expectation, MemoryStorage, ObjectPath};
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
     Rule {
         name: format!("{networks} {under}"),
-        who: Who { networks: Network::parse_list([networks]).unwrap(), ..Who::anyone() },
+        who: Principal { networks: Network::parse_list([networks]).unwrap(), ..Principal::anyone() },
         may,
         under: Template::parse(under).unwrap(),
     }

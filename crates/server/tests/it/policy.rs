@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::TestServer;
 use crate::support::root::RootClient;
-use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::policy::{Principal, Template};
 use gridlane_auth::{Grants, Operation, Policy, Rule};
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_server::Settings;
@@ -21,7 +21,7 @@ fn rules(grants: &[(&str, Grants)]) -> impl FnOnce(&mut Settings) {
         settings.service.exports[0].compat.create_parents = true;
         let rule = |(under, may): &(&str, Grants)| Rule {
             name: format!("{may} under {under}"),
-            who: Who::anyone(),
+            who: Principal::anyone(),
             may: *may,
             under: Template::parse(under).unwrap(),
         };

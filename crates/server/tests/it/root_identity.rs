@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::root::{Refusal, RootClient};
 use crate::support::site::*;
 use gridlane_auth::make::{Credential, profile};
-use gridlane_auth::policy::Who;
+use gridlane_auth::policy::Principal;
 use gridlane_auth::{Grants, Operation, Policy, macaroon};
 use gridlane_core::{Secret, limits};
 use gridlane_front::{RootAuth, RootTls};
@@ -453,7 +453,7 @@ fn who_is_no_longer_believed_is_nobody() {
     let mut of_ada = site.with_name(Some(&PKI.ada));
     of_ada.ask(stat("/ada/f"), &[]).unwrap();
     let mut next = site_settings(&site);
-    next.policy = Arc::new(Policy::new(vec![rule(Who::default(), READS, "/known")]));
+    next.policy = Arc::new(Policy::new(vec![rule(Principal::default(), READS, "/known")]));
     let made = minted(READS, "/known", 600, &[]);
     let mut of_bearer = site.with_token(&made);
     for client in [&mut of_ada, &mut of_bearer] {

@@ -12,7 +12,7 @@ mod opening;
 mod unpaging;
 
 pub use answers::{Answers, Expect, Part, Said, Step};
-pub use opening::{Aim, Flight, Opening, Refused, Session, Turn, Who};
+pub use opening::{Aim, Flight, LoginUser, Opening, Refused, Session, Turn};
 pub use unpaging::{Unpaged, Unpaging};
 
 use crate::flags::OpenOptions;

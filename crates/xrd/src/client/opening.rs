@@ -27,7 +27,7 @@ use crate::ztn;
 
 /// The name of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct LoginUser {
     /// Its process.
     pub process: u32,
     /// The name that it logs in with; the first 8 bytes count.
@@ -142,7 +142,7 @@ enum State {
 
 /// Opens a session. It has no `Debug`: what is to be sent may have a token in it.
 pub struct Opening {
-    who: Who,
+    user: LoginUser,
     aim: Aim,
     flight: Flight,
     /// TLS or failure.
@@ -166,7 +166,7 @@ const AUTH: StreamId = StreamId([0xff, 3]);
 
 impl Opening {
     /// Begins. `first` is the request that follows, as it is sent; it may be empty. `must_tls`: TLS or nothing.
-    pub fn new(who: Who, aim: Aim, flight: Flight, must_tls: bool, first: Vec<u8>) -> Opening {
+    pub fn new(user: LoginUser, aim: Aim, flight: Flight, must_tls: bool, first: Vec<u8>) -> Opening {
         let mut output = HANDSHAKE.to_vec();
         let expect = if aim == Aim::Login { Expect::Login } else { Expect::Bind };
         // A server that is told of TLS in a flight would begin it, with the rest of the flight under way.
@@ -178,7 +178,7 @@ impl Opening {
         let protocol = Protocol { version: PROTOCOL_VERSION, flags, expect };
         protocol.encode(PROTOCOL, &mut output);
         let mut opening = Opening {
-            who,
+            user,
             aim,
             flight,
             must_tls,
@@ -198,7 +198,7 @@ impl Opening {
 
     /// The token that is for a server that asks for one: to be taken out of what it says in turn.
     pub fn token(&self) -> Option<&Secret> {
-        self.who.token.as_ref()
+        self.user.token.as_ref()
     }
 
     /// The bytes to be sent now; empty if there are none.
@@ -365,7 +365,7 @@ impl Opening {
             Aim::Bind(session) => Bind { session: *session }.encode(LOGIN, &mut self.output),
             Aim::Login => {
                 let abilities = Abilities::MULTI_PROTOCOL | Abilities::READ_REDIRECT | Abilities::DUAL_STACK;
-                let login = Login::new(self.who.process, &self.who.login, abilities, self.who.cgi.clone());
+                let login = Login::new(self.user.process, &self.user.login, abilities, self.user.cgi.clone());
                 login.encode(LOGIN, &mut self.output);
             }
         }
@@ -381,9 +381,11 @@ impl Opening {
         let names = names.join(", ");
         let mut no_token = None;
         while let Some((kind, more)) = self.methods.pop() {
-            let credentials = match (kind.as_slice(), &self.who.token) {
+            let credentials = match (kind.as_slice(), &self.user.token) {
                 (b"host", _) => b"host\0".to_vec(),
-                (b"unix", _) => [b"unix\0", self.who.user.as_slice(), b" ", &self.who.group, b"\0"].concat(),
+                (b"unix", _) => {
+                    [b"unix\0", self.user.user.as_slice(), b" ", &self.user.group, b"\0"].concat()
+                }
                 (ztn::NAME, Some(_)) if !self.is_tls => {
                     no_token = Some(Refused::TokenWantsTls);
                     continue;

@@ -291,15 +291,22 @@ proptest! {
 
 // --- How it begins ----------------------------------------------------------------------------------------
 
-fn who() -> Who {
+fn login_user() -> LoginUser {
     let (login, user) = (b"somebody".to_vec(), b"somebody".to_vec());
-    Who { process: 1, login, user, group: b"some".to_vec(), cgi: b"xrd.appname=test".to_vec(), token: None }
+    LoginUser {
+        process: 1,
+        login,
+        user,
+        group: b"some".to_vec(),
+        cgi: b"xrd.appname=test".to_vec(),
+        token: None,
+    }
 }
 
 const FIRST: &[u8] = &[9; 24];
 
 fn opening(flight: Flight, must_tls: bool) -> Opening {
-    Opening::new(who(), Aim::Login, flight, must_tls, FIRST.to_vec())
+    Opening::new(login_user(), Aim::Login, flight, must_tls, FIRST.to_vec())
 }
 
 /// The requests of what is sent, behind the handshake if that is there, and `FIRST` by its bytes.
@@ -406,7 +413,7 @@ fn step_by_step() {
 #[test]
 fn a_token_goes_through_tls_only() {
     let with_token = |must_tls| {
-        let who = Who { token: Some(Secret::new("abc")), ..who() };
+        let who = LoginUser { token: Some(Secret::new("abc")), ..login_user() };
         Opening::new(who, Aim::Login, Flight::Steps, must_tls, Vec::new())
     };
     let mut clear = with_token(false);
@@ -437,7 +444,7 @@ fn a_token_goes_through_tls_only() {
 fn a_token_that_cannot_be_written_is_not_sent() {
     // However much the server would take, or if it does not say.
     for offer in ["&P=ztn", "&P=ztn,0:1000000:"] {
-        let who = Who { token: Some(Secret::new("a".repeat(0xffff))), ..who() };
+        let who = LoginUser { token: Some(Secret::new("a".repeat(0xffff))), ..login_user() };
         let mut opening = Opening::new(who, Aim::Login, Flight::Steps, true, Vec::new());
         turn(&mut opening, &hello(ServerFlags::HAS_TLS | ServerFlags::TLS_LOGIN)).unwrap();
         opening.secured();
@@ -496,7 +503,7 @@ fn tls_in_front_of_login_and_behind_it() {
 
 #[test]
 fn a_connection_that_joins_a_session() {
-    let bind = |flight| Opening::new(who(), Aim::Bind(SessionId([5; 16])), flight, false, Vec::new());
+    let bind = |flight| Opening::new(login_user(), Aim::Bind(SessionId([5; 16])), flight, false, Vec::new());
     let mut joins = bind(Flight::Whole);
     assert_eq!(sent(&joins.output()), [RequestId::PROTOCOL, RequestId::BIND]);
     assert_eq!(
@@ -537,10 +544,10 @@ fn what_does_not_answer_the_handshake_is_not_waited_for() {
         b"\0\0\x0f\xa5\0\0\0\x08",
         b"+OK ready",
     ] {
-        let mut opening = Opening::new(who(), Aim::Login, Flight::Steps, false, Vec::new());
+        let mut opening = Opening::new(login_user(), Aim::Login, Flight::Steps, false, Vec::new());
         assert!(matches!(opening.receive(begin), Err(Refused::Malformed(_))), "{begin:?}");
     }
-    let mut opening = Opening::new(who(), Aim::Login, Flight::Steps, false, Vec::new());
+    let mut opening = Opening::new(login_user(), Aim::Login, Flight::Steps, false, Vec::new());
     assert_eq!(opening.receive(b"\0\0\0\0\0\0\0\x08\0\0"), Ok((Turn::Receive, 0)));
 }
 

@@ -49,11 +49,11 @@ pub struct Machine {
 pub enum TlsDemand {
     /// Only those that want to: `roots://`.
     #[default]
-    Nobody,
+    Never,
     /// Those that can; others log in without (`xrootd.tls capable login`).
     Capable,
     /// All of them: those that cannot are refused (`xrootd.tls login`).
-    Everybody,
+    Always,
 }
 
 /// The next step.
@@ -90,12 +90,12 @@ pub enum Step {
 impl Machine {
     /// A connection that was just accepted. `has_tls`: it can become TLS.
     pub fn new(has_tls: bool) -> Machine {
-        Machine { stage: Stage::Handshake, has_tls, demands_tls: TlsDemand::Nobody, is_tls: false }
+        Machine { stage: Stage::Handshake, has_tls, demands_tls: TlsDemand::Never, is_tls: false }
     }
 
     /// Has clients begin TLS before they log in, when there is TLS at all.
     pub fn demanding_tls(mut self, demand: TlsDemand) -> Machine {
-        self.demands_tls = if self.has_tls { demand } else { TlsDemand::Nobody };
+        self.demands_tls = if self.has_tls { demand } else { TlsDemand::Never };
         self
     }
 
@@ -224,7 +224,7 @@ impl Machine {
             Err(wrong) => return Step::Refused(stream, head.id, wrong),
         };
         match request {
-            Request::Login(_) if self.demands_tls == TlsDemand::Everybody && !self.is_tls => {
+            Request::Login(_) if self.demands_tls == TlsDemand::Always && !self.is_tls => {
                 let what = "this server wants TLS before the login: use roots://";
                 Step::Refused(stream, head.id, Malformed::new(ErrorCode::TLS_REQUIRED, what).closing())
             }
@@ -244,9 +244,9 @@ impl Machine {
             let can_tls = asked.flags.has_any(ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS);
             // One that cannot, and reads that it has to, would give up.
             let is_demanded = match self.demands_tls {
-                TlsDemand::Nobody => false,
+                TlsDemand::Never => false,
                 TlsDemand::Capable => can_tls || self.is_tls,
-                TlsDemand::Everybody => true,
+                TlsDemand::Always => true,
             };
             // A connection that joins a session says itself whether that is encrypted.
             let is_login = matches!(asked.expect, Expect::Login | Expect::TpcLogin);

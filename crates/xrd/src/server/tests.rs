@@ -91,16 +91,16 @@ fn a_server_that_wants_tls_before_the_login() {
         }
         last
     };
-    for demand in [TlsDemand::Capable, TlsDemand::Everybody] {
+    for demand in [TlsDemand::Capable, TlsDemand::Always] {
         assert!(matches!(begin(ClientFlags::CAN_TLS, demand), Step::StartTls(_)), "also for root://");
     }
-    assert!(matches!(begin(ClientFlags::CAN_TLS, TlsDemand::Nobody), Step::Login(..)));
+    assert!(matches!(begin(ClientFlags::CAN_TLS, TlsDemand::Never), Step::Login(..)));
     assert!(matches!(begin(ClientFlags::NONE, TlsDemand::Capable), Step::Login(..)));
-    let (closes, code, text) = told(&begin(ClientFlags::NONE, TlsDemand::Everybody));
+    let (closes, code, text) = told(&begin(ClientFlags::NONE, TlsDemand::Always));
     assert!(closes && code == ErrorCode::TLS_REQUIRED && text.contains("roots://"), "{text}");
     // Without a certificate there is nothing to demand.
-    let without = Machine::new(false).demanding_tls(TlsDemand::Everybody);
-    assert_eq!(without.demands_tls, TlsDemand::Nobody);
+    let without = Machine::new(false).demanding_tls(TlsDemand::Always);
+    assert_eq!(without.demands_tls, TlsDemand::Never);
     // Who cannot is not told that it has to, where it need not.
     let flags = |flags, demand| {
         let mut machine = Machine::new(true).demanding_tls(demand);
@@ -114,7 +114,7 @@ fn a_server_that_wants_tls_before_the_login() {
         }
     };
     assert!(!flags(ClientFlags::NONE, TlsDemand::Capable).has(ServerFlags::TLS_LOGIN));
-    assert!(flags(ClientFlags::NONE, TlsDemand::Everybody).has(ServerFlags::TLS_LOGIN));
+    assert!(flags(ClientFlags::NONE, TlsDemand::Always).has(ServerFlags::TLS_LOGIN));
     assert!(flags(ClientFlags::CAN_TLS, TlsDemand::Capable).has(ServerFlags::TLS_LOGIN));
 }
 

@@ -1,6 +1,6 @@
 //! XRootD's authorisation database, as rules.
 //!
-//! A record is an identifier and pairs of a path and privileges. What holds for somebody in XRootD is the sum of all
+//! A record is an identifier and pairs of a path and privileges. The rights of a client in XRootD are the sum of all
 //! records about them, as here. Within one record the first path that begins the name counts alone; here grants add up:
 //! a rule that would grant more than its record did is left as a comment. Where a record takes away what others grant, or
 //! keeps them from adding to it, a comment says that here nothing does.
@@ -17,7 +17,7 @@ use gridlane_dav::path::encode_name;
 
 use super::quoted;
 
-/// The keys of a rule that say whom it is about: `vo = "atlas"`.
+/// The keys of a rule that name its clients: `vo = "atlas"`.
 type Conditions = Vec<(&'static str, String)>;
 
 /// The rules that say what the file says.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use gridlane_core::{Error, Result};
 
-/// What the file is.
+/// The kind of the file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Format {
     /// XRootD's authorisation database (acc.authdb)
@@ -25,7 +25,7 @@ pub(crate) enum Format {
 /// the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
-    /// What the file is
+    /// The format of the file
     format: Format,
     /// The file; - is standard input
     file: PathBuf,

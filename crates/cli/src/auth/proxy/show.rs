@@ -27,13 +27,13 @@ pub(super) fn run(file: &Path, global: &Global) -> Result<()> {
 
 struct Shown {
     first: Contents,
-    /// Of whom it is, all proxies left out.
+    /// The subject, all proxies left out.
     identity: String,
     kind: &'static str,
     strength: (&'static str, usize),
     /// When the first of the chain ends.
     not_after_s: i64,
-    /// What virtual organisations say, or why that cannot be read.
+    /// The attributes by virtual organisations, or why they cannot be read.
     claims: std::result::Result<Vec<Claim>, String>,
 }
 

@@ -9,11 +9,11 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Secret};
 use serde_json::json;
 
 use super::read_stdin;
-use crate::args::{Global, WhoArgs};
+use crate::args::{CredentialArgs, Global};
 use crate::output::{print, printable};
 use crate::pki::{moment, now_s, tell};
 
-pub(super) fn run(from: Option<&str>, who: &WhoArgs, global: &Global) -> Result<ExitCode> {
+pub(super) fn run(from: Option<&str>, who: &CredentialArgs, global: &Global) -> Result<ExitCode> {
     let (secret, place) = match from {
         Some("-") => (read_stdin()?, "standard input".to_owned()),
         Some(file) => found(&Wanted { token_file: Some(file.into()), ..Wanted::default() })?,

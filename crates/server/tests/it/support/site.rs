@@ -17,7 +17,7 @@ use gridlane_auth::make::{
     voms_extension,
 };
 use gridlane_auth::password::{Users, make_line};
-use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::policy::{Class, Principal, Template};
 use gridlane_auth::token::Issuer;
 use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::Trust;
@@ -165,14 +165,14 @@ pub(crate) fn minted(may: Grants, path: &str, ends_s: i64, networks: &[Vec<Netwo
     macaroon::mint(&site_keys(), random, &terms).unwrap().text.expose().to_owned()
 }
 
-pub(crate) fn rule(who: Who, may: Grants, under: &str) -> Rule {
+pub(crate) fn rule(who: Principal, may: Grants, under: &str) -> Rule {
     Rule { name: format!("rule of {under}"), who, may, under: Template::parse(under).unwrap() }
 }
 
 pub(crate) const READS: Grants = Grants::READ.with(Grants::LIST);
 
-pub(crate) fn with(adjust: impl FnOnce(&mut Who)) -> Who {
-    let mut who = Who { class: Class::Authenticated, ..Who::default() };
+pub(crate) fn with(adjust: impl FnOnce(&mut Principal)) -> Principal {
+    let mut who = Principal { class: Class::Authenticated, ..Principal::default() };
     adjust(&mut who);
     who
 }
@@ -216,8 +216,8 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
         settings.root.site_name = Some("SITE".to_owned());
         settings.host_names.push("localhost".to_owned());
         settings.policy = Arc::new(Policy::new(vec![
-            rule(Who::anyone(), READS, "/public"),
-            rule(Who::default(), READS, "/known"),
+            rule(Principal::anyone(), READS, "/public"),
+            rule(Principal::default(), READS, "/known"),
             rule(with(|who| who.dn = Some(Pattern::new("/DC=org/CN=Ada"))), READS, "/ada"),
             rule(with(|who| who.user = Some("ada".to_owned())), READS.with(Grants::WRITE), "/home/{user}"),
             rule(with(|who| who.vo = Some("dteam".to_owned())), READS, "/{vo}"),

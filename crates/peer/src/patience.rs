@@ -1,9 +1,10 @@
-//! Waiting for others, in which only the time counts that this process ran.
+//! Waits in which only the time counts that this process ran.
 //!
-//! A process that is stopped (SIGSTOP, a frozen container, a debugger) hears nothing, and that is nobody's silence. What a
-//! timer measures goes on meanwhile, so that every wait would be over when the process goes on, before anybody could
-//! answer. So a wait is made of short ones, each of which counts for no more than it was to take: a stop of any length costs
-//! one of them. Of a machine that sleeps nothing else is to be said: Linux' monotonic clock stands still with it.
+//! A process that is stopped (SIGSTOP, a frozen container, a debugger) receives nothing, and that is no silence of its
+//! peers. What a timer measures goes on meanwhile, so that every wait would be over when the process goes on, before an
+//! answer could arrive. So a wait is made of short ones, each of which counts for no more than it was to take: a stop of
+//! any length costs one of them. Of a machine that sleeps nothing else is to be said: Linux' monotonic clock stands still
+//! with it.
 //!
 //! What the plan waits for goes by the copy's own clock, which does the same.
 
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 /// The longest single wait. A shorter one would cost more wake-ups, a longer one more of the time after a stop.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// How long something is still waited for.
+/// The rest of the time that something is waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     left: Duration,
@@ -42,7 +43,7 @@ impl Patience {
         self.left = self.left.max(more.min(most.saturating_sub(self.spent)));
     }
 
-    /// Whether it is at its end.
+    /// True if it is at its end.
     pub fn is_over(&self) -> bool {
         self.left.is_zero()
     }
@@ -65,7 +66,7 @@ impl Patience {
     }
 }
 
-/// As tokio's.
+/// Like tokio's.
 pub async fn timeout<T>(max: Duration, doing: impl Future<Output = T>) -> Result<T, Elapsed> {
     Patience::new(max).bear(doing).await
 }

@@ -4,7 +4,7 @@ use gridlane_client::{Session, quiet_session, session, unsent};
 use gridlane_core::{Result, Url};
 use gridlane_peer::Client;
 
-use crate::args::{Global, WhoArgs};
+use crate::args::{CredentialArgs, Global};
 use crate::files::parse;
 use crate::output::{Output, tell};
 
@@ -12,7 +12,7 @@ use crate::output::{Output, tell};
 /// error; one that would not is of no interest.
 pub(crate) fn connect<'a>(
     typed: impl IntoIterator<Item = &'a String>,
-    who: &WhoArgs,
+    who: &CredentialArgs,
     global: &Global,
 ) -> Result<Session> {
     connect_saying(typed, who, global, false)
@@ -21,7 +21,7 @@ pub(crate) fn connect<'a>(
 /// The same where warnings may not go to standard output, as bytes of a file do.
 pub(crate) fn connect_saying<'a>(
     typed: impl IntoIterator<Item = &'a String>,
-    who: &WhoArgs,
+    who: &CredentialArgs,
     global: &Global,
     data_on_stdout: bool,
 ) -> Result<Session> {
@@ -41,11 +41,11 @@ pub(crate) fn connect_saying<'a>(
 
 /// The same for a shell that completes: what cannot be used is not shown, and nothing is said.
 pub(crate) fn connect_quietly(url: &Url, trust: gridlane_net::tls::Trust) -> Client {
-    quiet_session(std::slice::from_ref(url), &WhoArgs::default().wanted(), trust, Vec::new())
+    quiet_session(std::slice::from_ref(url), &CredentialArgs::default().wanted(), trust, Vec::new())
 }
 
 /// The client of `doctor`, which tells of the credentials by itself and goes on without when something is wrong with them.
-pub(crate) fn for_doctor(typed: &[String], who: &WhoArgs, trust: &gridlane_net::tls::Trust) -> Client {
+pub(crate) fn for_doctor(typed: &[String], who: &CredentialArgs, trust: &gridlane_net::tls::Trust) -> Client {
     quiet_session(&urls(typed), &who.wanted(), trust.clone(), who.forward_credentials_to.clone())
 }
 

@@ -1,17 +1,17 @@
-//! Who runs this process, as servers are told.
+//! The user and group of this process, for logins.
 
 use std::fs;
 use std::sync::OnceLock;
 
-use gridlane_xrd::client::Who;
+use gridlane_xrd::client::LoginUser;
 
-/// The user and group of this process. Looked up once: who runs it does not change.
-pub(super) fn who() -> Who {
-    static WHO: OnceLock<Who> = OnceLock::new();
-    WHO.get_or_init(look_up).clone()
+/// The user and group of this process, looked up once: they do not change.
+pub(super) fn login_user() -> LoginUser {
+    static LOGIN_USER: OnceLock<LoginUser> = OnceLock::new();
+    LOGIN_USER.get_or_init(look_up).clone()
 }
 
-fn look_up() -> Who {
+fn look_up() -> LoginUser {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let named = |file: &str, number: u32| {
         let found = fs::read_to_string(file).ok().and_then(|text| name_of(&text, number));
@@ -19,7 +19,7 @@ fn look_up() -> Who {
     };
     let user = named("/etc/passwd", user);
     let cgi = format!("xrd.appname=gridlane&xrd.rn=v{}", env!("CARGO_PKG_VERSION"));
-    Who {
+    LoginUser {
         process: std::process::id(),
         login: user.clone(),
         user,
@@ -48,6 +48,6 @@ mod tests {
         let text = "root:x:0:0:root:/root:/bin/sh\n\nbad\nsome:x:1000:1000::/:\n";
         assert_eq!(name_of(text, 1000).as_deref(), Some("some"));
         assert_eq!(name_of(text, 7), None);
-        assert!(!who().login.is_empty());
+        assert!(!login_user().login.is_empty());
     }
 }

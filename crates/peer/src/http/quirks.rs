@@ -1,16 +1,16 @@
-//! What a client remembers of servers, so that it need not ask each time.
+//! Quirks of servers, remembered so that they need not be found out each time.
 
 use crate::memory::{Asked, Memory};
 
-/// Files whose checksum a server did not say before it is believed that it never says one.
+/// Files whose checksum a server did not state before it is believed that it never states one.
 const SILENT_FILES: u8 = 3;
 
-/// Of all servers, shared by the clones of a client. Not by the way there: many servers are behind one proxy.
-pub(super) type Habits = Memory<Asked, Habit>;
+/// The quirks of all servers, shared by the clones of a client; not by the way there: many servers are behind one proxy.
+pub(super) type KnownQuirks = Memory<Asked, Quirks>;
 
 /// One server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Habit {
+pub(super) struct Quirks {
     /// It does as `If-None-Match: *` on PUT says.
     pub(super) keeps_existing: bool,
     /// It thinks for long when a GET asks for a checksum.
@@ -20,8 +20,8 @@ pub(super) struct Habit {
     says_digests: bool,
 }
 
-impl Habit {
-    /// Whether it is no use to ask for a checksum.
+impl Quirks {
+    /// True if it is no use to ask for a checksum.
     pub(super) fn is_silent(self) -> bool {
         !self.says_digests && self.silent_files >= SILENT_FILES
     }
@@ -39,17 +39,17 @@ mod tests {
 
     #[test]
     fn who_never_says_a_checksum_is_not_asked_for_ever() {
-        let mut habit = Habit::default();
+        let mut quirks = Quirks::default();
         for _ in 0..SILENT_FILES {
-            assert!(!habit.is_silent());
-            habit.asked_for_digest(false);
+            assert!(!quirks.is_silent());
+            quirks.asked_for_digest(false);
         }
-        assert!(habit.is_silent());
-        habit.asked_for_digest(true);
-        assert!(!habit.is_silent());
+        assert!(quirks.is_silent());
+        quirks.asked_for_digest(true);
+        assert!(!quirks.is_silent());
         for _ in 0..1000 {
-            habit.asked_for_digest(false);
+            quirks.asked_for_digest(false);
         }
-        assert!(!habit.is_silent(), "it knows some of them");
+        assert!(!quirks.is_silent(), "it knows some of them");
     }
 }

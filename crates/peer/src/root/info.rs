@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Requests for what a server says of itself.
 
 use gridlane_core::{Result, Url};
 use gridlane_xrd::client::Session;
@@ -9,10 +9,10 @@ use super::client::Client;
 use super::connection::COLLECTED;
 use crate::pool::Purpose;
 
-/// What is known of a server when it has been greeted.
+/// Knowledge of a server that has been greeted.
 #[derive(Clone, Debug)]
 pub struct Greeting {
-    /// What it is and can.
+    /// Its flags and abilities.
     pub session: Session,
     /// For people: its address, and the version of TLS if it is spoken.
     pub text: String,
@@ -23,11 +23,11 @@ impl Client {
     pub async fn greet(&self, url: &Url) -> Result<Greeting> {
         let make = |_, _: bool| Ping.to_bytes(StreamId::default());
         let mut take = |_: &[u8], _| Ok(());
-        let (connection, _) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
+        let (connection, _) = self.exchange(url, "", Purpose::Request, &make, COLLECTED, &mut take).await?;
         Ok(Greeting { session: connection.session(), text: connection.describe() })
     }
 
-    /// What a server says of its settings, one for each of `names`; `None` for one that it does not know.
+    /// The settings of a server, one for each of `names`; `None` for one that it does not know.
     pub async fn settings<const N: usize>(&self, url: &Url, names: [&str; N]) -> Result<[Option<String>; N]> {
         // XRootD 5.5 does not see what is behind a line break.
         let asked = names.join(" ");
@@ -35,7 +35,7 @@ impl Client {
         let text = answered.body.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text);
         let mut lines = text.lines();
-        // It says again what it does not know.
+        // A server repeats the name of a setting that it does not know.
         Ok(names.map(|name| lines.next().map(str::trim).filter(|said| *said != name).map(str::to_owned)))
     }
 }

@@ -1,4 +1,4 @@
-//! Who asks: options of the commands that speak to servers.
+//! Credentials: options of the commands that speak to servers.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use clap::builder::FalseyValueParser;
 use gridlane_client::credentials::Wanted;
 use gridlane_peer::HostPattern;
 
-/// What is shown to servers, and to which.
+/// Credentials for servers, and the servers that may see them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
-pub(crate) struct WhoArgs {
+pub(crate) struct CredentialArgs {
     /// Show the token in this file, over TLS only, to the servers that are named here [default: that of BEARER_TOKEN,
     /// of BEARER_TOKEN_FILE, of bt_u$UID in $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "FILE")]
@@ -33,8 +33,8 @@ pub(crate) struct WhoArgs {
     pub(crate) no_credentials_by_environment: bool,
 }
 
-impl WhoArgs {
-    /// What is to be looked for.
+impl CredentialArgs {
+    /// The credentials to look for.
     pub(crate) fn wanted(&self) -> Wanted {
         let is_named = self.token_file.is_some() || self.cert.is_some();
         Wanted {

@@ -9,7 +9,7 @@ use crate::identity::Identity;
 
 /// The clients that a rule is about. All that is said here has to be true of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct Principal {
     /// Of which kind, when nothing else is said.
     pub class: Class,
     /// In one of these; empty: anywhere.
@@ -53,10 +53,10 @@ pub(super) struct Membership<'a> {
     pub(super) role: Option<&'a str>,
 }
 
-impl Who {
+impl Principal {
     /// Every client, with or without a credential.
-    pub fn anyone() -> Who {
-        Who { class: Class::Anyone, ..Who::default() }
+    pub fn anyone() -> Principal {
+        Principal { class: Class::Anyone, ..Principal::default() }
     }
 
     /// True if it asks for no credential.

@@ -1,4 +1,4 @@
-//! What a client remembers of servers, so that it need not find out each time.
+//! Quirks of servers, remembered so that they need not be found out each time.
 
 use gridlane_xrd::SessionId;
 
@@ -8,12 +8,12 @@ use crate::memory::Memory;
 /// Sessions of one server that were lost and are to be ended.
 const LOST_KEPT: usize = 8;
 
-/// Of all servers, shared by the clones of a client.
-pub(super) type Habits = Memory<Server, Habit>;
+/// The quirks of all servers, shared by the clones of a client.
+pub(super) type KnownQuirks = Memory<Server, Quirks>;
 
 /// One server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Habit {
+pub(super) struct Quirks {
     /// It wants every session to be opened step by step.
     pub(super) wants_steps: bool,
     /// It has taken a flight.
@@ -22,7 +22,7 @@ pub(super) struct Habit {
     lost: Vec<SessionId>,
 }
 
-impl Habit {
+impl Quirks {
     /// A session's connection broke.
     pub(super) fn lost(&mut self, session: SessionId) {
         if self.lost.len() < LOST_KEPT && session != SessionId::default() {
