@@ -13,7 +13,8 @@ use gridlane_peer::descriptors::{Descriptors, RunningCopy};
 use gridlane_peer::http::Purpose;
 use gridlane_plan::judge::{Event as Heard, Judge, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::partial::{Found as Earlier, PartialFile, exists, sweep};
+use gridlane_store::Found as Earlier;
+use gridlane_store::partial::{PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 

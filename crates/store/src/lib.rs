@@ -33,6 +33,7 @@ pub mod posix;
 pub mod posix_extras;
 pub mod quota;
 pub mod storage;
+pub mod target;
 pub mod unnamed;
 pub mod writable;
 
@@ -47,4 +48,5 @@ pub use storage::{
     BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names,
     NodeKind, Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
 };
+pub use target::{Found, Target};
 pub use writable::{Disposition, Visibility, Whole, WritableFile, WriteOptions};

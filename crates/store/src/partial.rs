@@ -21,17 +21,22 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::limits::NAME_BYTES_MAX;
 use gridlane_core::name::{JOURNAL_END, PART_END};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
+use gridlane_share::Turns;
+use gridlane_sys::file::start_writeback;
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
-use crate::journal::{self, Chain, JOURNAL_VERSION, Journaled, Record, Unusable};
+use crate::journal::{self, Chain, JOURNAL_VERSION, Record, Unusable};
 use crate::journal_key::JournalKeys;
 use crate::links;
+use crate::posix::{described, turns_of};
+use crate::storage::{Committed, Completion, Expectation};
+use crate::target::{Found, Target};
 
 /// Nobody else looks at a partial file, nor changes what was compared already.
 const PART_MODE: u32 = 0o600;
@@ -39,8 +44,8 @@ const PART_MODE: u32 = 0o600;
 const JOURNAL_MODE: u32 = 0o666;
 
 /// The partial file and the journal of one target.
-#[derive(Debug)]
 pub struct PartialFile {
+    turns: Arc<Turns>,
     target: PathBuf,
     part_path: PathBuf,
     part: File,
@@ -68,19 +73,6 @@ enum Step {
     All,
 }
 
-/// What was found when a partial file was opened.
-#[derive(Debug)]
-pub enum Found {
-    /// Nothing of an earlier copy.
-    Nothing,
-    /// An earlier copy's journal, to be checked against the bytes and against the sources.
-    Earlier(Journaled),
-    /// Something that cannot be used, and why; it is dropped.
-    Dropped(String),
-    /// An earlier copy's bytes and journal, which cannot be read without a key; why there is none.
-    Locked(String),
-}
-
 impl PartialFile {
     /// Opens or makes the partial file of `target`, whose directory must exist. Without a key nothing of an earlier copy is
     /// believed, and nothing recorded for a later one.
@@ -99,6 +91,7 @@ impl PartialFile {
         if part.metadata().is_ok_and(|meta| meta.mode() & 0o777 != PART_MODE) {
             let _ = part.set_permissions(fs::Permissions::from_mode(PART_MODE));
         }
+        let turns = turns_of(&part);
         let key = keys.key();
         let name = target.file_name().unwrap_or_default();
         let journal_begin = match &key {
@@ -108,7 +101,7 @@ impl PartialFile {
         let begin = journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
         let journal_end = Mutex::new(begin);
         let partial =
-            PartialFile { target, part_path, part, journal_path, journal, journal_end, journal_begin };
+            PartialFile { turns, target, part_path, part, journal_path, journal, journal_end, journal_begin };
         let found = partial.look(key.err())?;
         Ok((partial, found))
     }
@@ -346,6 +339,82 @@ impl PartialFile {
 
     fn journal_error(&self, cause: &io::Error) -> Error {
         Error::local_io(format!("cannot write {}", self.journal_path.display()), cause)
+    }
+}
+
+impl Target for PartialFile {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    fn name(&self) -> String {
+        self.target.display().to_string()
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        self.size()
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.free_bytes()
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.write_at(bytes, offset)?;
+        start_writeback(&self.part, offset, bytes.len() as u64);
+        Ok(())
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.part.read_at(into, offset)
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.is_recorded()
+    }
+
+    fn record(&self, records: &[Record]) -> Result<()> {
+        self.record(records)
+    }
+
+    fn restart(&self) -> Result<()> {
+        self.restart()
+    }
+
+    fn restart_journal(&self) -> Result<()> {
+        self.restart_journal()
+    }
+
+    fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
+        self.is_doubtful(size_bytes)
+    }
+
+    fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
+        let old = File::open(&self.target).ok().and_then(|old| described(&old));
+        if let Expectation::Tag(tag) = &completion.expectation
+            && old.as_ref().is_none_or(|old| old.tag != *tag)
+        {
+            return Err(Error::new(
+                ErrorKind::Precondition,
+                format!("{} has changed", self.target.display()),
+            )
+            .fault(Fault::Caller));
+        }
+        self.commit(size_bytes, completion.expectation != Expectation::Absent)?;
+        let metadata = described(&self.part).ok_or_else(|| replaced(&self.target))?;
+        Ok(Committed {
+            metadata,
+            replaced: old.is_some(),
+            replaced_bytes: old.map_or(0, |old| old.size_bytes),
+        })
+    }
+
+    fn discard(&self) {
+        self.discard();
     }
 }
 
@@ -797,7 +866,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         let partial = half(&target);
-        let error = open(&target).unwrap_err();
+        let error = open(&target).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Precondition);
         drop(partial);
         let (partial, found) = open(&target).unwrap();

@@ -54,6 +54,17 @@ use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
 pub use options::{Durability, PosixOptions};
 
+/// The turns at the device that an open file is on.
+pub(crate) fn turns_of(file: &File) -> Arc<Turns> {
+    look_at(file)
+        .map_or_else(|_| Arc::default(), |stat| devices::turns_at(metadata::identity_of(&stat).device))
+}
+
+/// What is known of an open file; `None` where that is no regular one.
+pub(crate) fn described(file: &File) -> Option<Metadata> {
+    look_at(file).ok().and_then(|stat| metadata_of(&stat))
+}
+
 /// How often a lookup is tried again that lost a race against a rename in one of its directories.
 const RESOLVE_TRIES_MAX: usize = 16;
 
