@@ -1,34 +1,46 @@
 #!/usr/bin/env python3
-"""Two binaries of gridlane in turns, as client and server of each other's kind: has a change of compiler, profile or
-library cost speed?
+"""Two binaries of gridlane in turns: has a change of code, compiler or library cost speed?
 
-    bench/binaries.py OLD NEW --pairs 15
-    bench/binaries.py OLD NEW --rows http,small-http --pairs 15
+    bench/binaries.py OLD NEW --load root_load
+    bench/binaries.py OLD NEW --tables own --only http,small --pairs 41
 
-For each row the ratio of NEW to OLD is shown, as median with its 95 % interval: of time, and of CPU time of client and server
-together. Above 1 NEW is slower. The exit code is 1 when a whole interval of time lies beyond --most (1.02).
+The rows are those of the other benchmarks, without their peers: `loopback` and `root` have a server or a client of each binary
+beside the programs of others, `wan` (as root, an emulated wide area) the client. `own` has client and server of each binary
+together. For each row the ratio of NEW to OLD is shown, as median with its 95 % interval: of time, and of CPU time of client and
+server together. Above 1 NEW is slower. The exit code is 1 when a whole interval lies beyond --most (1.02).
 
-Files lie in memory and are an hour old. Nothing else should run on the machine.
+Files lie in memory. Nothing else should run on the machine.
 """
 
 import argparse
+import dataclasses
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-
-from running import Serve, clean_up, exit_on_signals, make_old  # noqa: E402
-from stats import summarize  # noqa: E402
+from program import in_memory  # first: it makes the modules in scripts/ known
+import loopback
+import root
+import wan
+from running import Serve, make_old
+from stats import summarize
+from wan_lab import Lab
+from wan_rows import Race
 
 LARGE_BYTES = 512 * 1024 * 1024
 SMALL_FILES = 1000
 SMALL_BYTES = 10_000
+# Of the loopback and root:// tables.
+FILE_BYTES, TREE_FILES, ENTRIES = 1_000_000_000, 10_000, 100_000
 TICKS = os.sysconf("SC_CLK_TCK")
+# The main rows of the wide area.
+WAN_ROWS = (
+    "three: 1 GB from 3", "1mb: 1 MB, the first file", "slow-near: 100 MB", "five: 2 GB", "root: root://, 500 MB from 3",
+)
 
 
 def cpu_of(pid):
@@ -76,7 +88,7 @@ def small(scheme):
     return lambda side: (side.server.url("small/", scheme), str(side.work / "small"))
 
 
-ROWS = {
+OWN = {
     "http": get("http"),
     "https": get("https"),
     "root": get("root"),
@@ -89,54 +101,177 @@ ROWS = {
 }
 
 
+# --- Works: each gives seconds and CPU seconds of both ends --------------------------------------------------
+
+
+class Works:
+    """Takes the place of what measures in a benchmark, and keeps the works of gridlane's side of each row, by its name and unit."""
+
+    def __init__(self):
+        self.found = {}
+
+    def compare(self, name, unit, _target, ours, *_):
+        self.found[name, unit] = ours
+
+    def claims(self, name, unit, sides, _claims):
+        self.found[name, unit] = next(iter(sides.values()))
+
+
+def sampled(work):
+    """Time and CPU time of a byte, or of whatever is counted."""
+
+    def run():
+        sample = work()
+        return 1 / sample.rate, (sample.client_cpu_s + sample.server_cpu_s) / sample.bytes
+
+    return run
+
+
+def in_both(bench, options, rows):
+    """The works of the rows of a benchmark, by name: with the old binary, and with the new one."""
+    found = []
+    for binary in (options.old, options.new):
+        bench.turn_to(str(binary))
+        bench.measured = Works()
+        rows(bench)
+        found.append(bench.measured.found)
+    old, new = found
+    return {(name, unit): (sampled(old[name, unit]), sampled(work)) for (name, unit), work in new.items()}
+
+
+def settings(options, **more):
+    return argparse.Namespace(
+        gridlane=str(options.new), load=str(options.load), quick=False, only=[], pairs=options.pairs, size=FILE_BYTES, **more,
+    )
+
+
+def loopback_works(options, work):
+    bench = loopback.Bench(settings(options, files=TREE_FILES), work)
+    bench.prepare()
+    paired = [name for name in bench.ROWS if bench.ROWS[name] not in bench.WITHOUT_PEERS and is_chosen(name, options)]
+    return in_both(bench, options, lambda bench: [bench.ROWS[name](bench, name) for name in paired])
+
+
+def root_works(options, work):
+    if not options.load:
+        sys.exit("--load is missing: the program root_load (cargo build --release -p gridlane-xrd --example root_load)")
+    bench = root.Bench(settings(options, entries=ENTRIES), work)
+    bench.prepare()
+    return in_both(bench, options, lambda bench: [bench.measured.compare(*row) for row in bench.rows()])
+
+
+def own_works(options, work):
+    export = work / "export"
+    (export / "small").mkdir(parents=True)
+    block = os.urandom(1024 * 1024)
+    with open(export / "large", "wb") as large:
+        for _ in range(LARGE_BYTES // len(block)):
+            large.write(block)
+    for number in range(SMALL_FILES):
+        (export / "small" / f"{number:05}").write_bytes(block[number : number + SMALL_BYTES])
+    for served in export.rglob("*"):
+        make_old(served)
+    sides = [Side(str(binary), work, name) for name, binary in (("old", options.old), ("new", options.new))]
+    return {(name, "s"): tuple(lambda side=side, row=row: side.run(row) for side in sides) for name, row in OWN.items()}
+
+
+# --- Comparing -----------------------------------------------------------------------------------------------
+
+
+class Table:
+    """Rows as they are measured, and which of them are slower."""
+
+    def __init__(self, options):
+        self.options, self.slower = options, []
+        print("| row | old | new | time, new/old | CPU, new/old |\n| --- | ---: | ---: | --- | --- |", flush=True)
+
+    def compare(self, name, unit, old, new):
+        if not is_chosen(name, self.options):
+            return
+        works = (old, new)
+        for work in works:
+            work()  # not counted
+        pairs = []
+        for number in range(self.options.pairs):
+            # The first may find the caches cold: they take turns in that as well.
+            order = (0, 1) if number % 2 == 0 else (1, 0)
+            found = {at: works[at]() for at in order}
+            pairs.append((found[0], found[1]))
+        ratios = [summarize([new[measure] / max(old[measure], 1e-9) for old, new in pairs]) for measure in (0, 1)]
+        middle = [median(pair[at][0] for pair in pairs) for at in (0, 1)]
+        values = [f"{value:.3g} s" if unit == "s" else f"{(1e-6 if unit == 'MB/s' else 1) / value:.4g} {unit}" for value in middle]
+        is_slower = [ratio["low"] > self.options.most for ratio in ratios]
+        told = [
+            f"{'**' * worse}{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]{'**' * worse}"
+            for ratio, worse in zip(ratios, is_slower)
+        ]
+        print(f"| {name} | {values[0]} | {values[1]} | {told[0]} | {told[1]} |", flush=True)
+        if any(is_slower):
+            self.slower.append(name)
+
+
+def compare_wan(table, options, work):
+    """Over one network after the other; the servers of gridlane are new ones for both."""
+    chosen = settings(options, rounds=options.pairs, ours=True, resume=None)
+    chosen.only = list(WAN_ROWS)
+    bench = wan.Bench(chosen, work)
+    for scenario, row in bench.chosen():
+        if not isinstance(row, Race) or not is_chosen(f"{scenario.name}: {row.name}", options):
+            continue
+        bench.shelf.need(row.size)
+        with Lab(bench.shelf, scenario.place()) as lab:
+            for tool in row.tools:
+                if tool.name.startswith("gridlane") and tool.rounds:
+                    works = (wan_work(lab, row, tool, binary) for binary in (options.old, options.new))
+                    table.compare(f"{scenario.name}: {row.name}, {tool.name}", "s", *works)
+
+
+def wan_work(lab, row, tool, binary):
+    tool = dataclasses.replace(tool, command=[str(binary), *tool.command[1:]])
+
+    def run():
+        done = lab.run(tool, row.size)
+        if done.failure:
+            sys.exit(f"{binary}, {row.name}: {done.failure}")
+        return done.seconds, done.client_cpu_s + done.server_cpu_s
+
+    return run
+
+
+def is_chosen(name, options):
+    return not options.only or any(part in name for part in options.only.split(","))
+
+
+TABLES = {"own": own_works, "loopback": loopback_works, "root": root_works, "wan": None}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
+    parser.add_argument("--load", type=Path, help="the program root_load, for the table root")
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--most", type=float, default=1.02, help="of time, that a whole interval may not lie beyond")
-    parser.add_argument("--rows", default=",".join(ROWS), help="some of " + ", ".join(ROWS))
+    parser.add_argument("--most", type=float, default=1.02, help="of time and of CPU, that a whole interval may not lie beyond")
+    parser.add_argument("--tables", default=",".join(TABLES), help="some of " + ", ".join(TABLES))
+    parser.add_argument("--only", default="", help="rows whose name contains one of these, with commas between")
     options = parser.parse_args()
-    rows = options.rows.split(",")
-    if unknown := [name for name in rows if name not in ROWS]:
-        parser.error(f"no row is called {' or '.join(map(repr, unknown))}: there are {', '.join(ROWS)}")
-    exit_on_signals()
-    work = Path(tempfile.mkdtemp(prefix="gridlane-binaries-", dir="/dev/shm"))
-    try:
-        export = work / "export"
-        (export / "small").mkdir(parents=True)
-        block = os.urandom(1024 * 1024)
-        with open(export / "large", "wb") as large:
-            for _ in range(LARGE_BYTES // len(block)):
-                large.write(block)
-        for number in range(SMALL_FILES):
-            (export / "small" / f"{number:05}").write_bytes(block[number : number + SMALL_BYTES])
-        for served in export.rglob("*"):
-            make_old(served)
-        sides = [Side(str(binary.resolve()), work, name) for name, binary in (("old", options.old), ("new", options.new))]
-        print(f"{'row':<12} {'old s':>7} {'new s':>7}  {'time, new/old':<24} CPU, new/old")
-        slower = []
-        for name in rows:
-            row = ROWS[name]
-            for side in sides:
-                side.run(row)  # not counted
-            pairs = []
-            for number in range(options.pairs):
-                # Whoever is first may find the caches cold: they take turns in that as well.
-                order = sides if number % 2 == 0 else sides[::-1]
-                found = {side: side.run(row) for side in order}
-                pairs.append([found[side] for side in sides])
-            seconds = summarize([new[0] / old[0] for old, new in pairs])
-            cpu = summarize([new[1] / old[1] for old, new in pairs])
-            told = [f"{x['median']:.3f} [{x['low']:.3f}, {x['high']:.3f}]" for x in (seconds, cpu)]
-            middle = [sorted(pair[at][0] for pair in pairs)[len(pairs) // 2] for at in (0, 1)]
-            print(f"{name:<12} {middle[0]:>7.3f} {middle[1]:>7.3f}  {told[0]:<24} {told[1]}", flush=True)
-            if seconds["low"] > options.most:
-                slower.append(name)
-        if slower:
-            sys.exit(f"slower: {', '.join(slower)}")
-    finally:
-        clean_up(work)
+    for name in ("old", "new", "load"):
+        setattr(options, name, (path := getattr(options, name)) and path.resolve())
+    tables = options.tables.split(",")
+    if unknown := [name for name in tables if name not in TABLES]:
+        parser.error(f"no table is called {' or '.join(map(repr, unknown))}: there are {', '.join(TABLES)}")
+    table = Table(options)
+    for name in tables:
+        in_memory(9_000_000_000, lambda work, name=name: measure(name, table, options, work))
+    if table.slower:
+        sys.exit(f"slower: {', '.join(table.slower)}")
+
+
+def measure(name, table, options, work):
+    if name == "wan":
+        return compare_wan(table, options, work)
+    for (row, unit), works in TABLES[name](options, work).items():
+        table.compare(f"{name}: {row}", unit, *works)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,13 @@ class Bench:
         tree.trust(self.authority)
         return tree
 
+    def turn_to(self, binary):
+        """Has the rows that are made from here on run this binary."""
+        self.binary = binary
+        self.serve = self.another_serve("--allow-write")
+        if "tree" in vars(self):
+            self.tree.gridlane = binary
+
     # --- Rows: one file --------------------------------------------------------------------------------
 
     def get(self, name, scheme, cpu, rate, against_both):
@@ -365,6 +372,7 @@ class Bench:
         "client memory, three sources over https": client_memory,
         "gridlane --version": version,
     }
+    WITHOUT_PEERS = (limited, server_memory, client_memory, version)
 
     # --- Commands ----------------------------------------------------------------------------------------
 

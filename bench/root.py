@@ -50,7 +50,7 @@ class Bench:
     def run(self):
         run = Run("root", self.options)
         self.prepare()
-        for name, unit, target, ours, peer, *cpu in [*self.server_rows(), *self.client_rows(), *self.both_rows(), *self.small_rows()]:
+        for name, unit, target, ours, peer, *cpu in self.rows():
             if is_chosen(name, self.options):
                 self.measured.compare(name, unit, target, ours, peer, *cpu)
         rows = self.measured.rows
@@ -111,7 +111,16 @@ class Bench:
         ).stdout.strip()
         shutil.copy(self.authority, directory / f"{hashed}.0")
 
+    def turn_to(self, binary):
+        """Has the rows that are made from here on run this binary."""
+        self.binary = binary
+        self.serve = Serve(binary, self.export, self.work / "home", "--allow-write")
+        subprocess.run(["xrdfs", self.address(self.serve), "query", "checksum", "/big"], stdout=subprocess.DEVNULL, check=True)
+
     # --- Rows ------------------------------------------------------------------------------------------
+
+    def rows(self):
+        return [*self.server_rows(), *self.client_rows(), *self.both_rows(), *self.small_rows()]
 
     def server_rows(self):
         """The same client from both servers."""

@@ -14,7 +14,7 @@ class SmallFiles:
     """The tree, below `export`. What clients write stands below `target`."""
 
     def __init__(self, gridlane, work, export, files, file_bytes):
-        self._gridlane, self._work, self._authority = gridlane, work, None
+        self.gridlane, self._work, self._authority = gridlane, work, None
         self.tree, self.target = export / "tree", work / "target-tree"
         block = work / "block"
         generate(block, file_bytes + files)
@@ -35,7 +35,7 @@ class SmallFiles:
         self._authority = authority
 
     def cp(self, source, target):
-        return [self._gridlane, "cp", "-r", str(source), str(target), "--quiet", "--ca", self._authority]
+        return [self.gridlane, "cp", "-r", str(source), str(target), "--quiet", "--ca", self._authority]
 
     def rclone(self, kind, url, other, up=False):
         # Its WebDAV back end makes directories below its root only.

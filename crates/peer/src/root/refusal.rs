@@ -102,7 +102,7 @@ mod tests {
         };
         let login = |is_tls, is_by_token| Login { is_tls, is_by_token };
         for (credentials, may_show, token, at, login, words) in [
-            (&none, true, Some(&token), &at, login(true, true), ["shown the token of T", "scopes"]),
+            (&none, true, Some(&token), &at, login(true, true), ["made with the token of T", "scopes"]),
             (&none, true, Some(&token), &at, login(true, false), ["not take the token of T", "audience"]),
             (
                 &none,
@@ -112,7 +112,7 @@ mod tests {
                 login(false, false),
                 ["without credentials", "roots://se.example"],
             ),
-            (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
+            (&certificate, true, None, &at, login(true, false), ["made with /c.pem", "voms-proxy-info"]),
             (
                 &certificate,
                 true,
@@ -121,7 +121,14 @@ mod tests {
                 login(false, false),
                 ["without credentials", "roots://se.example"],
             ),
-            (&certificate, false, None, &at, login(true, false), ["nothing", "name se.example as well"]),
+            (
+                &certificate,
+                false,
+                None,
+                &at,
+                login(true, false),
+                ["without credentials", "name se.example as well"],
+            ),
             (&none, false, None, &at, login(true, false), ["without credentials", "or a proxy"]),
             (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
         ] {
