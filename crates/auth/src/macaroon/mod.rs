@@ -122,7 +122,7 @@ pub fn verify(text: &str, check: &Check<'_>) -> Result<MacaroonIdentity, Refusal
     }
     let id = macaroon.id();
     if check.revoked.contains(&id) {
-        return Err(Refusal::new(Cause::Revoked, format!("the macaroon {id} was called back")));
+        return Err(Refusal::new(Cause::Revoked, format!("the macaroon {id} was revoked")));
     }
     let (mut name, mut may, mut under, mut expires_s) = (None::<String>, None, None, None);
     for caveat in macaroon.caveats() {

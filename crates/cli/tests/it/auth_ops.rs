@@ -375,7 +375,7 @@ fn macaroons_outlive_a_change_of_secrets_until_they_are_called_back() {
     let id = last["identity"]["id"].as_str().unwrap();
     assert_eq!(last["identity"]["name"], ADA_DN);
     replace(&site.scratch.join("revoked"), format!("# stolen\n{id}\n").as_bytes());
-    until("it is called back", || site.by_macaroon(&new, "data/f", &[]) == 401);
+    until("it is revoked", || site.by_macaroon(&new, "data/f", &[]) == 401);
     assert_eq!(site.by_macaroon(&site.macaroon("data/"), "data/f", &[]), 200);
     assert_eq!(site.metric("gridlane_auth_refused_total{method=\"macaroon\",cause=\"revoked\"}"), Some(1.0));
 }
