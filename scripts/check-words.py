@@ -44,7 +44,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def comments(file):
     """The lines of a file that are comments, with their number and text; and whether they begin an item's documentation."""
     text = file.read_text()
-    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+", text, re.M)
+    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+ *\{", text, re.M)
     text = text[: cut.start()] if cut else text
     was_item = False
     for number, line in enumerate(text.split("\n"), 1):
