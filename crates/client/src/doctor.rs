@@ -66,7 +66,7 @@ impl fmt::Display for Answer {
         match self {
             Answer::Text(words) => f.write_str(words),
             Answer::Authorities { system, named } => write!(f, "{system} of the system, {named} named"),
-            Answer::NothingShown => f.write_str("none is shown, as was asked for"),
+            Answer::NothingShown => f.write_str("none is sent, as was asked for"),
         }
     }
 }

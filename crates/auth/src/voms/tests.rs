@@ -189,7 +189,7 @@ fn what_does_not_count_and_why() {
         ("of another authority's user", Cause::Untrusted, |_, said| {
             said.holder_issuer = name("/DC=org/CN=Other")
         }),
-        ("signed by somebody else than it says", Cause::Untrusted, |grid, said| {
+        ("signed by another server than it states", Cause::Untrusted, |grid, said| {
             said.issuer = grid.user.subject().unwrap();
         }),
         ("a group of another VO", Cause::Untrusted, |_, said| said.fqans.push("/cms".to_owned())),

@@ -249,9 +249,9 @@ fn end_entities(cases: &mut Cases) {
     });
     let own = part(name(USER), 7, name(USER), 7, 1);
     let world = World { presented: vec![own.make()], ..World::of(&parts(0, 0)) };
-    cases.add("end entity: signed for itself", world.clone(), Err("signed for themselves"));
+    cases.add("end entity: signed for itself", world.clone(), Err("is self-signed"));
     let world = World { trusted: vec![own.make()], ..world };
-    cases.add("end entity: signed for itself, and in the directory", world, Err("signed for themselves"));
+    cases.add("end entity: signed for itself, and in the directory", world, Err("is self-signed"));
 }
 
 fn compared_names(cases: &mut Cases) {

@@ -363,7 +363,7 @@ impl LimitsTable {
             None => None,
         };
         if self.connections == Some(0) || self.requests == Some(0) || rate == Some(0) {
-            return Err(wrong("a limit of 0 lets nobody in: leave it out, or give nobody a rule".to_owned()));
+            return Err(wrong("a limit of 0 admits no client: leave it out for no limit".to_owned()));
         }
         Ok(ClientLimits {
             connections_max: self.connections,

@@ -60,7 +60,7 @@ impl Shown<'_> {
             }
             (None, None) => error.more("the request was made without credentials").hint(Hint::ShowCredentials),
             _ => error.more("the request was made without credentials").hint(format!(
-                "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
+                "a token or a certificate is sent over TLS only: use roots://{host}/… if the server speaks it"
             )),
         }
     }
