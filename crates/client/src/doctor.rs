@@ -276,7 +276,7 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if let Some(token) = &found.token {
-        findings.push(judged("token", format!("{}: {}", token.place, token_text(&token.claims, now_s))));
+        findings.push(judged("token", format!("{}: {}", token.origin, token_text(&token.claims, now_s))));
     }
     if let Some(certificate) = &found.certificate {
         let facts = certificate.identity.facts();

@@ -1,6 +1,6 @@
-//! What a person asks for, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
+//! The operations of a user, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
 //!
-//! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
+//! Every call takes URLs of any scheme; an operation that a scheme lacks is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;

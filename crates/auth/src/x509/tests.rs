@@ -242,7 +242,7 @@ fn lists_over_their_time() {
     assert_eq!(verify(&bob.chain, &trust, NOW_S).unwrap_err(), Refusal::new(Cause::Revoked, revoked));
 }
 
-/// Whoever remembers what was found has to look again when the list has ended.
+/// A remembered result has to be computed again when the list has ended.
 #[test]
 fn what_was_found_holds_as_long_as_its_lists() {
     let root = authority(ROOT);

@@ -12,7 +12,7 @@ pub(crate) struct Case {
     pub(crate) world: World,
     /// Good, or what has to be in the words of the refusal.
     pub(crate) expected: Result<(), &'static str>,
-    /// Whose it is, if it is good.
+    /// Its owner, if it is good.
     pub(crate) dn: &'static str,
 }
 
@@ -26,7 +26,7 @@ impl Cases {
         self.0.push(Case { name: name.into(), world, expected, dn: USER });
     }
 
-    /// Whose the last case is, if not that of all the others.
+    /// The owner in the last case, if it is not that of all the others.
     pub(crate) fn last_dn(&mut self, dn: &'static str) {
         self.0.last_mut().unwrap().dn = dn;
     }
@@ -74,7 +74,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.0
 }
 
-/// What can be wrong at each level of a chain.
+/// Faults at each level of a chain.
 fn every_level(cases: &mut Cases, shape: (usize, usize)) {
     let (intermediates, proxies) = shape;
     let title = |what: &str, level: usize| format!("{intermediates}+{proxies}: {what} at {level}");

@@ -76,7 +76,7 @@ pub struct Warning {
 
 /// The origin of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Origin {
     /// An environment variable.
     Variable(&'static str),
     /// A file.
@@ -89,7 +89,7 @@ pub struct FoundToken {
     /// The token itself.
     pub secret: Secret,
     /// Its origin.
-    pub place: Place,
+    pub origin: Origin,
     /// Its claims, which are not verified.
     pub claims: Claims,
     /// The version of its file; `None`: it is read once only.
@@ -132,11 +132,11 @@ impl Warning {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Variable(name) => f.write_str(name),
-            Place::File(path) => write!(f, "{}", path.display()),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::File(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -144,7 +144,7 @@ impl fmt::Display for Place {
 impl FoundToken {
     /// `the token of /tmp/bt_u1000`.
     pub fn name(&self) -> String {
-        format!("the token of {}", self.place)
+        format!("the token of {}", self.origin)
     }
 }
 
@@ -189,9 +189,9 @@ impl Found {
     /// wants that identity. One that only lies around is passed over with a warning: public files need none.
     pub fn usable(mut self, now_s: i64) -> Result<Found> {
         let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
-        let token_named = self.token.as_ref().map(|token| match token.place {
-            Place::Variable(_) => true,
-            Place::File(_) => token.is_named,
+        let token_named = self.token.as_ref().map(|token| match token.origin {
+            Origin::Variable(_) => true,
+            Origin::File(_) => token.is_named,
         });
         let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
         if is_named != Some(false) {
@@ -284,8 +284,8 @@ impl Search<'_> {
             let text = value.into_string().map_err(|_| malformed(VARIABLE))?;
             let text = text.trim();
             if !text.is_empty() {
-                let place = Place::Variable(VARIABLE);
-                return read_token(text, place, None).map(Some);
+                let origin = Origin::Variable(VARIABLE);
+                return read_token(text, origin, None).map(Some);
             }
         }
         if let Some(path) = self.path("BEARER_TOKEN_FILE")
@@ -427,21 +427,21 @@ fn has_key(pem: &[u8]) -> bool {
 }
 
 fn token_of(content: &Content, path: &Path, is_named: bool) -> Result<Option<FoundToken>> {
-    let place = Place::File(path.to_path_buf());
-    let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&place.to_string()))?.trim();
+    let origin = Origin::File(path.to_path_buf());
+    let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&origin.to_string()))?.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    read_token(text, place, content.version).map(|token| Some(FoundToken { is_named, ..token }))
+    read_token(text, origin, content.version).map(|token| Some(FoundToken { is_named, ..token }))
 }
 
 /// A token of text without space around it (RFC 6750, 2.1: `b64token`).
-fn read_token(text: &str, place: Place, version: Option<Version>) -> Result<FoundToken> {
+fn read_token(text: &str, origin: Origin, version: Option<Version>) -> Result<FoundToken> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     if !text.bytes().all(is_plain) {
-        return Err(malformed(&place.to_string()));
+        return Err(malformed(&origin.to_string()));
     }
-    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version, is_named: false })
+    Ok(FoundToken { secret: Secret::new(text), origin, claims: Claims::read(text), version, is_named: false })
 }
 
 fn malformed(of: &str) -> Error {
