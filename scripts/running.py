@@ -84,7 +84,7 @@ class Serve:
 
 
 def make_old(path):
-    """As if nobody had changed it for an hour, as most of what is served: what was changed within a minute `serve` copies
+    """Sets its time as if it had not changed for an hour, like most served files: what was changed within a minute `serve` copies
     before it sends it."""
     hour_ago = time.time() - 3600
     os.utime(path, (hour_ago, hour_ago))

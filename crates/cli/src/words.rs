@@ -71,10 +71,10 @@ pub(crate) fn hint(hint: &Hint) -> String {
         }
         Hint::AcceptUnverified => "what was uploaded was removed; do without --require-verified",
         Hint::StateChecksumOrName => {
-            "say which is right with --checksum TYPE:VALUE, or name the replica yourself"
+            "give the right one with --checksum TYPE:VALUE, or name the replica yourself"
         }
         Hint::StateChecksumOrAdd => {
-            "say which is right with --checksum TYPE:VALUE, or add a replica with --mirror"
+            "give the right one with --checksum TYPE:VALUE, or add a replica with --mirror"
         }
         Hint::PiecesContradict => "every piece is as the metalink says: it contradicts itself, or --checksum",
         Hint::CompareOtherwise => "copies are compared with other replicas, or with --checksum TYPE:VALUE",

@@ -51,7 +51,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     (
         "constraint: a common name that looks like a host",
-        "nobody is let in for being a host here, and names are DNs",
+        "certificates of hosts have no rights of their own here, and names are DNs",
     ),
     ("lists, 0 proxies: by another key", OTHER_KEY),
     ("lists, 1 proxies: by another key", OTHER_KEY),

@@ -170,7 +170,7 @@ async fn request(client: &Client, url: &Url, args: &TokenArgs) -> Result<(Secret
     let text = text.ok_or_else(|| broken("there is no macaroon in the answer"))?.trim();
     let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_token {
-        return Err(broken("what the server calls a macaroon is none"));
+        return Err(broken("the server's macaroon cannot be read"));
     }
     Ok((Secret::new(text), answer["expires_in"].as_u64()))
 }
@@ -190,8 +190,8 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         caveats.push(Caveat::Ip(args.from.clone()));
     }
     if caveats.is_empty() {
-        let what = "nothing is to be taken away from the macaroon";
-        return Err(usage(what.into()).hint("say what is left of it: --may, --path, --lifetime, --from"));
+        let what = "the macaroon would stay as it is";
+        return Err(usage(what.into()).hint("restrict it by --may, --path, --lifetime or --from"));
     }
     let less = attenuate(read_stdin()?.expose(), &caveats).map_err(|refusal| usage(refusal.message))?;
     tell_token(&less, None, args, global)
