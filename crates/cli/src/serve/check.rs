@@ -167,9 +167,9 @@ fn mixed_up(rules: &[Rule], issuers: &[Issuer]) -> Vec<String> {
         |rule: &&Rule| rule.who.vo.is_some() || rule.who.group.is_some() || says(rule, &["{vo}", "{group}"]);
     if of_any.iter().any(is_about_groups) {
         let unbound = issuers.iter().filter(|issuer| issuer.vo.is_none());
-        doubts.extend(unbound.map(|issuer| {
-            format!("tokens of {} may name groups of any VO: add `vo`", issuer.url)
-        }));
+        doubts.extend(
+            unbound.map(|issuer| format!("tokens of {} may name groups of any VO: add `vo`", issuer.url)),
+        );
     }
     doubts
 }

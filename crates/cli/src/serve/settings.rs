@@ -235,7 +235,10 @@ fn open_storage(plan: &Plan) -> Result<OpenStorage> {
     let counter = Arc::downgrade(&storage);
     // Without it nothing would ever be refused.
     let failed = |cause: std::io::Error| {
-        let what = format!("cannot export {} with a quota: there is no thread to count its files", plan.directory.display());
+        let what = format!(
+            "cannot export {} with a quota: there is no thread to count its files",
+            plan.directory.display()
+        );
         Error::local_io(what, &cause).hint(room::MORE_THREADS)
     };
     // A walk that a dead disk holds up holds up nothing else.

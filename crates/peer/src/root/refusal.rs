@@ -90,7 +90,7 @@ mod tests {
     use gridlane_core::Secret;
 
     #[test]
-    fn what_was_shown_and_what_to_do() {
+    fn a_refusal_names_the_credentials_and_has_advice() {
         let at = Url::parse_absolute("roots://se.example//f").unwrap();
         let with_authz = Url::parse_absolute("roots://se.example//f?authz=Bearer%20qwertyuiop").unwrap();
         let token = Token { secret: Secret::new("asdfghjkl"), from: "the token of T".into() };
@@ -102,7 +102,7 @@ mod tests {
         };
         let login = |is_tls, is_by_token| Login { is_tls, is_by_token };
         for (credentials, may_show, token, at, login, words) in [
-            (&none, true, Some(&token), &at, login(true, true), ["shown the token of T", "scopes"]),
+            (&none, true, Some(&token), &at, login(true, true), ["made with the token of T", "scopes"]),
             (&none, true, Some(&token), &at, login(true, false), ["not take the token of T", "audience"]),
             (
                 &none,
@@ -112,7 +112,7 @@ mod tests {
                 login(false, false),
                 ["without credentials", "roots://se.example"],
             ),
-            (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
+            (&certificate, true, None, &at, login(true, false), ["made with /c.pem", "voms-proxy-info"]),
             (
                 &certificate,
                 true,
@@ -121,7 +121,14 @@ mod tests {
                 login(false, false),
                 ["without credentials", "roots://se.example"],
             ),
-            (&certificate, false, None, &at, login(true, false), ["nothing", "name se.example as well"]),
+            (
+                &certificate,
+                false,
+                None,
+                &at,
+                login(true, false),
+                ["without credentials", "name se.example as well"],
+            ),
             (&none, false, None, &at, login(true, false), ["without credentials", "or a proxy"]),
             (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
         ] {
