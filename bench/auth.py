@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What proving who one is costs a server: handshakes with and without certificates, and requests with credentials.
+"""Costs of authentication to a server: handshakes with and without certificates, and requests with credentials.
 
 Writes bench/results/auth-DATE.json and docs/performance/auth.md, which says what to know before reading.
 """
@@ -31,7 +31,7 @@ def main():
 
 
 def arguments():
-    arguments = Arguments("bench-auth", "What proving who one is costs a server.", "3 short pairs", load="tls_load")
+    arguments = Arguments("bench-auth", "Costs of authentication to a server.", "3 short pairs", load="tls_load")
     arguments.amount("pairs", 15, 3, "pairs of runs per row")
     arguments.amount("connections", 4000, 400, "connections of a run")
     arguments.amount("requests", 40_000, 4000, "requests of a run")
@@ -277,7 +277,7 @@ class Server:
 
 
 class Issuer:
-    """Whoever makes the tokens of a run."""
+    """The issuer of the tokens of a run."""
 
     def __init__(self, work, host):
         self.key = work / "issuer.pem"
@@ -340,7 +340,7 @@ def write_page(path, command, facts, rows, stolen):
     """Markdown, the caveats first."""
     n = rows[0]["ours"]["n"]
     lines = [
-        *head("Proving who one is: figures", "bench/auth.py", command),
+        *head("Authentication: figures", "bench/auth.py", command),
         f"- Client and server share {facts['cores']} cores over loopback. Handshakes are counted per second of the server's own CPU time,",
         "  which is what one core does; beside it stand those per second of the clock with two clients at once.",
         "- Each connection is a TCP connection, a TLS 1.3 handshake, one request of 1000 bytes and its end. The client is `tls_load`",

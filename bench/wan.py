@@ -153,7 +153,7 @@ class Bench:
             "gridlane": first_line(options.gridlane, "--version"),
             "xrootd server": first_line("xrootd", "-v"),
             "gfal-copy": first_line("env", "GFAL_PYTHONBIN=/usr/bin/python3", "gfal-copy", "--version"),
-            "busy": f"{100 * (1 - idle / total):.0f} % of the CPU time of the whole run, by anybody",
+            "busy": f"{100 * (1 - idle / total):.0f} % of the CPU time of the whole run, by all programs",
             "stolen": f"{100 * stolen / total:.1f} % of the CPU time, by the hypervisor",
             "duration": f"{seconds / 60:.0f} minutes",
         }

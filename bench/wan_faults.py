@@ -149,7 +149,7 @@ class Faults(Scenario):
     name, title = "faults", "One of three sources fails, falls silent, becomes slow"
     about = (
         f"Three sites of 800 Mb/s as above; it happens to {VICTIM}. The bound is causal: of what each path offered until and",
-        "after the fault, as if everybody had known at once. Peers run once, for at most "
+        "after the fault, as if all clients had known at once. Peers run once, for at most "
         f"{PATIENCE_S} s.",
     )
 

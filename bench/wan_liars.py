@@ -1,4 +1,4 @@
-"""One of three sources has other bytes: who notices, who names it, and what it costs."""
+"""One of three sources has other bytes: the clients that notice, those that name it, and the costs."""
 
 import hashlib
 import zlib
@@ -64,7 +64,7 @@ class Lie(Race):
 
     def judged(self, lab, runs, right):
         yield figure("right file, exit 0", right, least=1, digits=0)
-        yield figure("the liar and nobody else named", [float(named(run) == {LIAR}) for run in runs], least=1, digits=0)
+        yield figure("the liar alone named", [float(named(run) == {LIAR}) for run in runs], least=1, digits=0)
         values = []
         for run in runs:
             sent = sum(run.sent[site] / lab.overhead(site, 6) for site in SITES) / 1.005

@@ -15,7 +15,7 @@ def write_json(path, facts, sections, failures):
     path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-# --- For whoever waits ------------------------------------------------------------------------------
+# --- Progress ------------------------------------------------------------------------------
 
 
 def row_lines(row):
@@ -69,7 +69,7 @@ def caveats(facts, sections):
     text = f"""\
 - The networks are emulated (`{network['backend']}`): servers, client and the forwarder of the packets share {facts['cores']} cores; nothing is
   pinned, the forwarder runs {'before' if network['forwarder_is_real_time'] else 'like'} ordinary threads. It took {forwarder[0]:.2f} to {forwarder[-1]:.2f} CPU-seconds per GB, depending on the row.
-  `busy` below is the share of all cores that anybody used during a run: near 1.00 the machine was measured, not the
+  `busy` below is the share of all cores that was in use during a run: near 1.00 the machine was measured, not the
   network.
 - No loss but by full queues, no jitter and no other traffic, where the title does not say so. Congestion control is BBR,
   where the title does not say so; what was seen on the servers' connections stands in the results as JSON.

@@ -1,6 +1,6 @@
 """A replica that lies: it states the digest of the true file and sends some other bytes.
 
-A damaged disk below a storage server that remembers its checksums behaves like this. Whoever trusts the
+A damaged disk below a storage server that remembers its checksums behaves like this. A client that trusts the
 server's word gets a wrong file and no error.
 """
 

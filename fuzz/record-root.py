@@ -5,7 +5,7 @@
 
 Starts Debian's xrootd, and a manager with cmsd, on loopback with small files of its own making; puts a recorder in
 front of each port; runs xrdcp, xrdfs and the Python bindings through it; writes a file for each conversation. A line is what
-came at once: which connection, who said it (C the client, S the server), and the bytes as hexadecimal digits. What is
+came at once: the connection, the sender (C the client, S the server), and the bytes as hexadecimal digits. What is
 behind the beginning of TLS is not recorded. Debian packages: xrootd-server xrootd-client python3-xrootd. As root it
 starts the servers as the user xrootd.
 """
@@ -32,7 +32,7 @@ def free_port():
 
 
 class Recorder:
-    """Sits between client and server, and writes down who said what."""
+    """Sits between client and server, and writes the conversation down."""
 
     def __init__(self, server_port, port=0):
         self.server_port = server_port
@@ -311,7 +311,7 @@ def cluster(home, servers, out, local, record_for):
 
 
 def authenticated(home, servers, out, local):
-    """Servers that ask who is there."""
+    """Servers that demand authentication."""
     for name, lines in (
         ("unix", "xrootd.seclib libXrdSec.so\nsec.protocol unix\n"),
         ("signed", "xrootd.seclib libXrdSec.so\nsec.protocol unix\nsec.level all intense force\n"),

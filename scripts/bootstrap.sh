@@ -188,7 +188,7 @@ fi
 have apt-get || may_install=no
 
 # Installs packages; services in them are not started: the tests start their own, on ports of their own.
-# A policy that is already there is somebody's, and is left alone.
+# A policy that is already there is left alone.
 install_packages() {
     # The $ in it are for the shell that root runs.
     # shellcheck disable=SC2016
@@ -281,7 +281,7 @@ esac
 
 is_installed() { LC_ALL=C dpkg -s "$1" 2>/dev/null | grep -q '^Status: .* installed$'; }
 
-# The package rustup excludes the distribution's own cargo and rustc, which somebody may need.
+# The package rustup excludes the distribution's own cargo and rustc, which may be needed.
 may_install_rustup() {
     [ $may_install = yes ] && ! is_installed cargo && ! is_installed rustc &&
         LC_ALL=C apt-cache policy rustup | grep -q 'Candidate: [0-9]'

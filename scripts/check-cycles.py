@@ -30,7 +30,7 @@ def modules(source):
         if parts[-1] in ("mod", "lib", "main"):
             parts = parts[:-1]
         text = file.read_text()
-        cut = re.search(r"^#\[cfg\(test\)\]\s*\n(pub(\(\w+\))? )?mod \w+", text, re.M)
+        cut = re.search(r"^#\[cfg\(test\)\]\s*\n(pub(\(\w+\))? )?mod \w+ *\{", text, re.M)
         text = text[: cut.start()] if cut else text
         lines = text.count("\n")
         text = re.sub(r"//[^\n]*", "", text)

@@ -25,7 +25,7 @@ tree() { # crate options
     esac
 }
 
-# --- Who may use whom -----------------------------------------------------------------------------
+# --- Allowed dependencies ---------------------------------------------------------------------------
 # pure <- platform (sys, share, config, net, store, wan) <- peer <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in

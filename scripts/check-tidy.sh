@@ -1,7 +1,7 @@
 #!/bin/sh
-# What can be checked about style without compiling: sizes of files, unfinished or skipped work, paths of
-# somebody's machine, links between documents, the changelog, figures and runs that documents promise, and the
-# data files' checksums. Which files there are, git says.
+# Checks of style that need no compiler: sizes of files, unfinished or skipped work, paths of a person's machine, links
+# between documents with their headings, paths of the crates, the changelog, figures and runs that documents promise,
+# and the data files' checksums. Git lists the files.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -56,7 +56,7 @@ $found"
 look_for 'unfinished' '\b(TODO|FIXME|XXX)\b|(todo|unimplemented)!\('
 look_for 'skipped tests' '#\[ignore|pytest\.skip|unittest\.skip'
 sources=$(echo "$sources" | grep -v '\.rs$') # tests may make up paths
-look_for "a path of somebody's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
+look_for "a path of a person's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
 
 # Below the command line, what names an option or a command of it is a value (`gridlane_core::Hint`), which
 # crates/cli/src/words.rs words.
@@ -77,6 +77,32 @@ for file in $(files '*.md'); do
         *) [ -e "$dir/$link" ] || complain "$file links to $link, which is not there" ;;
         esac
     done
+done
+
+# Anchors of links in these: the heading that they name, as GitHub writes it.
+anchors() { # file
+    sed '/^```/,/^```/d' "$1" | sed -n 's/^##* //p' | tr 'A-Z' 'a-z' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+for file in $(files '*.md'); do
+    dir=$(dirname "$file")
+    for link in $(grep -oE '\]\([^)[:blank:]]*#[^)[:blank:]]+\)' "$file" | sed 's/^](//; s/)$//'); do
+        case $link in
+        http://* | https://*) continue ;;
+        '#'*) page=$file ;;
+        *) page=$dir/${link%%#*} ;;
+        esac
+        [ ! -f "$page" ] || anchors "$page" | grep -qxF -e "${link#*#}" || complain "$file links to $link, a heading that is not there"
+    done
+done
+
+# Paths of the crates, in documents, comments and scripts: each exists. CHANGELOG.md may name older ones.
+# Words on purpose.
+# shellcheck disable=SC2086
+named=$(grep -noE '\bcrates/[a-z]+/[A-Za-z0-9_/.-]+' $(files '*.rs' '*.py' '*.sh' '*.md' '*.toml' Makefile | grep -vx CHANGELOG.md) /dev/null |
+    sed 's/[.]$//' | sort -u)
+for path in $(echo "$named" | sed 's/^[^:]*:[0-9]*://' | sort -u); do
+    [ -e "$path" ] || complain "a path that is not there:
+$(echo "$named" | grep -F ":$path")"
 done
 
 # What `make demo` printed, and what `make bench` measured.

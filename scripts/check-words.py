@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Words of comments, by crate: sentences have a thing as their subject, and say what it does or is.
+"""Words of comments, by crate, and of pages: sentences have a thing as their subject, and say what it does or is.
 
 Two figures, over the comments in crates/*/src without tests (as scripts/check-cycles.py leaves them out):
 
@@ -9,13 +9,17 @@ Two figures, over the comments in crates/*/src without tests (as scripts/check-c
 Libraries of the field have 0.1 and at most 6. A crate may have as many as `LIMITS` says, or as `STILL` says of it, and
 figures there only ever go down.
 
-  scripts/check-words.py              fails when a crate has more
-  scripts/check-words.py --list       the figures of each crate
+Of the pages (*.md) it counts persons, in their prose: blocks of code, words in backticks and targets of links are left out.
+
+  scripts/check-words.py              fails when a crate or a page has more
+  scripts/check-words.py --list       the figures of each crate and of all pages
   scripts/check-words.py CRATE...     where they are, as FILE:LINE: text
+  scripts/check-words.py PAGE.md...   likewise
 """
 
 import pathlib
 import re
+import subprocess
 import sys
 
 PERSONS = re.compile(r"\b(who|whom|whoever|whomever|nobody|somebody|anybody|everybody)\b(?!`)", re.I)
@@ -29,13 +33,18 @@ STILL = {
     "server": (11.1, 25.0),
     "store": (9.5, 23.0),
 }
+# Persons of 1000 words of all pages together, and of a page that has more than one.
+PAGES_LIMIT = 0.5
+PAGE_LIMIT = 1.5
+# Texts of others.
+NOT_OURS = {"demo/data/LICENSES.md"}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def comments(file):
     """The lines of a file that are comments, with their number and text; and whether they begin an item's documentation."""
     text = file.read_text()
-    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+", text, re.M)
+    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+ *\{", text, re.M)
     text = text[: cut.start()] if cut else text
     was_item = False
     for number, line in enumerate(text.split("\n"), 1):
@@ -71,14 +80,59 @@ def figures(crate, tell=None):
     return 1000 * persons / max(words, 1), 100 * openings / max(items, 1)
 
 
+def prose(text):
+    """The lines of a page with their numbers, without what is no prose."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith("    "):
+            yield number, re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "", line))
+
+
+def page_figures(page, tell=None):
+    """Words and persons of a page."""
+    words = persons = 0
+    for number, line in prose((ROOT / page).read_text()):
+        words += len(re.findall(r"[A-Za-z']+", line))
+        found = len(PERSONS.findall(line))
+        persons += found
+        if tell and found:
+            tell(f"{page}:{number}: {line.strip()}")
+    return words, persons
+
+
+def check_pages(is_list):
+    """Compares the pages with their limits; true if one has more."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )
+    pages = [page for page in listed.stdout.split() if page not in NOT_OURS and (ROOT / page).is_file()]
+    found = {page: page_figures(page) for page in pages}
+    failed = False
+    for page, (words, persons) in found.items():
+        if persons > 1 and 1000 * persons / words > PAGE_LIMIT and not is_list:
+            failed = True
+            print(f"{page}: {persons} persons in {words} words (scripts/check-words.py {page})", file=sys.stderr)
+    words, persons = (sum(figures) for figures in zip(*found.values()))
+    figure = 1000 * persons / words
+    if is_list:
+        print(f"pages: {figure:.1f} persons of 1000 words")
+    elif round(figure, 1) > PAGES_LIMIT:
+        failed = True
+        print(f"pages: {figure:.1f} persons of 1000 words, at most {PAGES_LIMIT}", file=sys.stderr)
+    return failed
+
+
 def main():
     wanted = sys.argv[1:]
     crates = sorted(path.parent.name for path in ROOT.glob("crates/*/src"))
     if wanted and wanted != ["--list"]:
-        for crate in wanted:
-            figures(crate, print)
+        for name in wanted:
+            page_figures(name, print) if name.endswith(".md") else figures(name, print)
         return 0
-    failed = False
+    failed = check_pages(bool(wanted))
     for crate in crates:
         found = figures(crate)
         limits = STILL.get(crate, LIMITS)

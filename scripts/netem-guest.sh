@@ -195,7 +195,7 @@ bytes=$((megabytes * 1024 * 1024))
 least_s() { # bytes payload
     calculated "$1 * 1538 / $2 * 8 / 20e6" 2
 }
-# Whoever shares the processor can make anything late, so that too long is measured again, up to three times;
+# Other guests of the processor can make anything late, so that too long is measured again, up to three times;
 # too short is not.
 check_copy() { # what target payload
     least=$(least_s $bytes "$3")
@@ -318,7 +318,7 @@ done
 same 'names: the host name at near' "$(at near hostname)" near
 contains 'names: near' "$(at client ping -c 1 -W 2 near 2>&1)" '2001:2::2'
 contains 'names: near.v4' "$(at client ping -c 1 -W 2 near.v4 2>&1)" '(198.18.0.2)'
-# Nobody else answers, and the router says so itself.
+# No other node answers, and the router says so itself.
 contains 'two hops: IPv4, one is too few' "$(at near ping -n -t 1 -c 1 -W 2 far.v4 2>&1)" 'From 198.18.0.4 icmp_seq=1 Time to live exceeded'
 contains 'two hops: IPv6, one is too few' "$(at near ping -n -t 1 -c 1 -W 2 far.v6 2>&1)" 'From 2001:2::4 icmp_seq=1 Time exceeded: Hop limit'
 # 5 ms at 100 Mb/s, 190 ms at 20 Mb/s and 100 Mb/s

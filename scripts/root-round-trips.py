@@ -26,7 +26,7 @@ SIZE = 600_000
 
 
 class Relay:
-    """Between a client and the server; says who waited for whom."""
+    """Between a client and the server; counts the waits of each side."""
 
     def __init__(self, port):
         self.server_port = port

@@ -84,8 +84,8 @@ class Serve:
 
 
 def make_old(path):
-    """As if nobody had changed it for an hour, as most of what is served: what was changed within a minute `serve` copies
-    before it sends it."""
+    """Sets its time as if it had not changed for an hour, like most served files: `serve` copies a file that was changed
+    within a minute before it sends it."""
     hour_ago = time.time() - 3600
     os.utime(path, (hour_ago, hour_ago))
 

@@ -70,7 +70,7 @@ def free_port(chance):
 
 
 class Log:
-    """What happened when, for those who look into a failure."""
+    """Events with their times, for looking into a failure."""
 
     def __init__(self):
         self.lines = collections.deque(maxlen=5_000)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What takes too long for every change: the same tests under load and again and again, and longer looks for inputs and
-# moments that nobody thought of. About two hours on two cores; nothing else should run there.
+# moments that no test names. About two hours on two cores; nothing else should run there.
 #
 #   scripts/test-long.sh            all of it
 #   scripts/test-long.sh STEP...    some: suite timing rustls fuzz garbage restarts

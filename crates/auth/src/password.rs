@@ -209,7 +209,7 @@ mod tests {
         }
         assert!(users.verify("ada", &"x".repeat(100_000)).is_err());
         assert!(Users::default().verify("ada", "swordfish").is_err());
-        // Somebody's hash is computed for every name.
+        // A hash is computed for every name, known or not.
         assert!(users.stand_in("bob").is_some() && users.stand_in("bob") == users.stand_in("bob"));
         assert_eq!(format!("{users:?}"), "Users(2)");
     }

@@ -1,4 +1,4 @@
-//! What is made here is read by OpenSSL and by VOMS, the programs that the field reads it with.
+//! OpenSSL and VOMS, the programs of the field, read the certificates, proxies and attributes that are made here.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
@@ -226,7 +226,7 @@ fn voms_believes_what_an_attribute_certificate_says() {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     assert_eq!(believed, "believed\n");
-    // Signed by somebody else in the name of VOMS.
+    // Signed with another key in the name of VOMS.
     assert_ne!(show(&said, &other).1, "believed\n");
     // For this host, and for another one. The library does not read what the standard says.
     let (is_known, here) = fleet.run("hostname -f");

@@ -23,7 +23,7 @@ const CA: &str = "/DC=org/DC=example/CN=CA";
 const ADA: &str = "/DC=org/DC=example/CN=Ada";
 const SERVER: &str = "/DC=org/DC=example/CN=voms.example.org";
 
-/// What somebody makes of a proxy: groups and roles; nothing when its attribute certificate does not count.
+/// A reader's result for a proxy: groups and roles; nothing when its attribute certificate does not count.
 type Verdict = Vec<String>;
 
 /// An authority, a user and a VOMS server, with keys of RSA: `voms-proxy-fake` names the algorithm of others wrongly.
@@ -83,7 +83,7 @@ impl Site {
         assert!(self.path(name).exists(), "{arguments}: {}", printed(&output));
     }
 
-    /// What the server says of the user.
+    /// The server's statement about the user.
     fn said(&self, fqans: &[&str]) -> AttributeCertificate {
         let fqans: Vec<String> = fqans.iter().map(|fqan| (*fqan).to_owned()).collect();
         let place = ("testvo", "voms.example.org:15000");
@@ -115,7 +115,7 @@ impl Site {
         fqans.iter().map(Fqan::to_string).collect()
     }
 
-    /// What VOMS's library in C makes of these, which is what XRootD has, in their order.
+    /// The results of VOMS's library in C for these, in their order: XRootD uses that library.
     fn theirs(&self, proxies: &[&str], vomsdir: &str) -> Vec<Verdict> {
         let output = Command::new("python3")
             .args(["-c", JUDGE, vomsdir, "ca"])
@@ -299,7 +299,7 @@ fn changed_on_the_way() {
         site.proxy(name, &[changed]);
         assert_eq!(site.ours(name, "vomsdir"), [""; 0], "{name}");
     }
-    // That of somebody else, which is good.
+    // That of another user, which is good.
     let validity = Validity::from_now(site.now_s, 6 * HOUR_S);
     let key = Key::generate(Curve::P256, &site.random).unwrap();
     let other =

@@ -53,7 +53,7 @@ pub(crate) struct Global {
     /// Print errors only
     #[arg(short, long, global = true, env = "GRIDLANE_QUIET", value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Also tell about lost connections and what is done about them
+    /// Also report lost connections and retries
     #[arg(short, long, global = true, env = "GRIDLANE_VERBOSE", value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
     /// Read options from a TOML file: a table per command, options with their long names
@@ -108,13 +108,13 @@ pub(crate) enum Command {
     Cp(CpArgs),
     Serve(ServeArgs),
     Ls(LsArgs),
-    /// Show what is known of a file or directory
+    /// Show the attributes of a file or directory
     ///
     /// Name, kind, size, time of the last change, and the server's entity tag.
     Stat(UrlArgs),
     /// Write a file's bytes to standard output
     ///
-    /// What `gridlane cp URL -` does, without its options and without a summary.
+    /// Like `gridlane cp URL -`, without its options and without a summary.
     Cat(UrlArgs),
     Mkdir(MkdirArgs),
     Mv(MvArgs),
@@ -137,7 +137,7 @@ pub(crate) enum Command {
 /// directory, which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes
 /// are collected beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and
 /// compared with their checksum; after an interruption the same command continues, for the same user: a key in
-/// `$XDG_STATE_HOME/gridlane` (`~/.local/state/gridlane`) shows whose partial file it is. Pipes and devices are
+/// `$XDG_STATE_HOME/gridlane` (`~/.local/state/gridlane`) ties a partial file to its user. Pipes and devices are
 /// written directly.
 ///
 /// Every replica is asked for its checksum: the majority decides, or --checksum. The copy waits for those that
@@ -191,7 +191,7 @@ pub(crate) struct CpArgs {
     /// Give the target the time of the source's last change
     #[arg(long, value_enum, value_name = "WHAT", env = "GRIDLANE_PRESERVE")]
     pub(crate) preserve: Option<Preserve>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Give up when no source sends, or the target's server takes, a byte for so many seconds [default: 60, and 300 for
@@ -261,7 +261,7 @@ pub(crate) enum Progress {
 /// Uploads appear under their name only when complete.
 ///
 /// Several directories (`[[export]]`), credentials of clients (`[auth]`: certificates, tokens, macaroons, passwords) and
-/// their rights (`[[rule]]`) come from the file that --config names. The files that the server goes by are read again
+/// their rights (`[[rule]]`) come from the file that --config names. The files of the server are read again
 /// when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after the running
 /// requests.
 #[derive(Clone, Debug, Args)]
@@ -288,13 +288,13 @@ pub(crate) struct ServeArgs {
     /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert", env = "GRIDLANE_KEY")]
     pub(crate) key: Option<PathBuf>,
-    /// Where requests are recorded, one JSON object a line: a file, `-` for standard error, or `off`
+    /// Log of requests, one JSON object a line: a file, `-` for standard error, or `off`
     #[arg(long, value_name = "FILE|-|off", default_value = "-", env = "GRIDLANE_ACCESS_LOG")]
     pub(crate) access_log: String,
-    /// Which requests are recorded there: all, or failures
+    /// The requests in that log: all, or failures
     #[arg(long, value_enum, default_value_t = AccessLogLevel::All, env = "GRIDLANE_ACCESS_LOG_LEVEL")]
     pub(crate) access_log_level: AccessLogLevel,
-    /// Where requests that change something are recorded as well: a file, or `off`
+    /// Another log, of requests that change something: a file, or `off`
     #[arg(long, value_name = "FILE|off", default_value = "off", env = "GRIDLANE_AUDIT_LOG")]
     pub(crate) audit_log: String,
     /// Answer requests about the server here: /healthz, /readyz, /metrics. They need no credentials, so only loopback
@@ -307,15 +307,15 @@ pub(crate) struct ServeArgs {
     /// The name of this server in addresses that it makes [default: the machine's name]
     #[arg(long, value_name = "NAME", env = "GRIDLANE_SERVER_NAME", value_parser = parse_host)]
     pub(crate) server_name: Option<String>,
-    /// Other names that clients call it by (repeatable): for checks of Host, and for the Destination of MOVE and
+    /// Other names of the server (repeatable): for checks of Host, and for the Destination of MOVE and
     /// COPY
     #[arg(long, value_name = "NAME", env = "GRIDLANE_ALIASES", value_delimiter = ',', value_parser = parse_host)]
     pub(crate) aliases: Vec<String>,
-    /// Proxies that say by the PROXY protocol (1 or 2) where each connection comes from, and have to: addresses,
+    /// Proxies that have to state each connection's address by the PROXY protocol (1 or 2): addresses,
     /// networks, `loopback` or `any` (repeatable)
     #[arg(long, value_name = "NETWORK", env = "GRIDLANE_PROXY_PROTOCOL", value_delimiter = ',')]
     pub(crate) proxy_protocol: Vec<String>,
-    /// Also serve connections from there that do not say it, as the proxy's own
+    /// Also serve connections from there without it, as the proxy's own
     #[arg(long, env = "GRIDLANE_PROXY_PROTOCOL_OPTIONAL", value_parser = FalseyValueParser::new(), requires = "proxy_protocol")]
     pub(crate) proxy_protocol_optional: bool,
     /// Proxies whose Forwarded and X-Forwarded-For are believed: addresses, networks, `loopback` or `any`
@@ -349,7 +349,7 @@ pub(crate) struct ServeArgs {
     /// The data on the disk before an upload is answered: nothing, the file, or the file and its name
     #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
     pub(crate) durability: Durability,
-    /// Look every so many seconds whether the files that the server goes by have changed: configuration, certificate,
+    /// Look every so many seconds for changes of the server's files: configuration, certificate,
     /// authorities, lists, secrets
     #[arg(long, value_name = "SECONDS", default_value_t = gridlane_core::limits::WATCH_INTERVAL.as_secs_f64(), value_parser = parse_watch_interval, env = "GRIDLANE_WATCH_INTERVAL")]
     pub(crate) watch_interval: f64,
@@ -397,7 +397,7 @@ pub(crate) struct MvArgs {
     /// The sources, then the target: URLs (http, https, root, roots, file) or paths
     #[arg(required = true, num_args = 2.., value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
-    /// Replace what has that name
+    /// Replace a file that has that name
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -419,7 +419,7 @@ pub(crate) struct RmArgs {
     pub(crate) who: CredentialArgs,
 }
 
-/// Show how much room there is.
+/// Show used and available space.
 ///
 /// On a server, what it tells by WebDAV (RFC 4331) or XRootD's protocol: the quota of the directory, or the room on
 /// its disk. On this machine, what the file system tells.
@@ -435,9 +435,8 @@ pub(crate) struct DfArgs {
 /// Find out what works here, and with the servers of URLs.
 ///
 /// Of this machine: limits and buffers of the kernel, routes, authorities, proxies, credentials. Of a
-/// server: its addresses, connection and TLS, clock, byte ranges, checksums, WebDAV; of one of XRootD's protocol, what
-/// it is and can. Exits with 0 unless something
-/// does not work.
+/// server: its addresses, connection and TLS, clock, byte ranges, checksums, WebDAV; over XRootD's protocol, its kind and
+/// abilities. Exits with 0 unless something does not work.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// URLs of files or directories on servers

@@ -32,7 +32,7 @@ pub(crate) fn connect_saying<'a>(
     session.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
     if output.verbose {
         for name in &session.shown {
-            tell!("gridlane: shown to the servers that are named here: {name}");
+            tell!("gridlane: sent to the servers that are named here: {name}");
         }
         session.passed_over.iter().for_each(|text| tell!("gridlane: passed over: {text}"));
     }

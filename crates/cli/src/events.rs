@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use gridlane_client::events::{CopyLine, CopyLines, TreeLine, TreeLines};
-use gridlane_client::{CopyEvent, CopyObserver, Place, TreeEvent, TreeObserver, TreeReport};
+use gridlane_client::{CopyEvent, CopyObserver, Location, TreeEvent, TreeObserver, TreeReport};
 use gridlane_core::Error;
 
 use crate::output::{Output, print_line, tell};
@@ -50,7 +50,7 @@ pub(crate) struct TreeJson {
 }
 
 impl TreeJson {
-    pub(crate) fn new(target: &Place) -> TreeJson {
+    pub(crate) fn new(target: &Location) -> TreeJson {
         TreeJson { lines: TreeLines::new(target, Arc::new(CommandLine)) }
     }
 

@@ -1,7 +1,7 @@
-//! The one binary: reads what a person typed, calls the crates below, and says what came of it.
+//! The one binary: reads the command line, calls the crates below, and prints the outcome.
 //!
 //! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
-//! output, one object a line. The exit code says what kind of failure it was.
+//! output, one object a line. The exit code has the kind of the failure.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // everything that is said goes through `output`
 

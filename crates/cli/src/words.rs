@@ -71,39 +71,39 @@ pub(crate) fn hint(hint: &Hint) -> String {
         }
         Hint::AcceptUnverified => "what was uploaded was removed; do without --require-verified",
         Hint::StateChecksumOrName => {
-            "say which is right with --checksum TYPE:VALUE, or name the replica yourself"
+            "give the right one with --checksum TYPE:VALUE, or name the replica yourself"
         }
         Hint::StateChecksumOrAdd => {
-            "say which is right with --checksum TYPE:VALUE, or add a replica with --mirror"
+            "give the right one with --checksum TYPE:VALUE, or add a replica with --mirror"
         }
         Hint::PiecesContradict => "every piece is as the metalink says: it contradicts itself, or --checksum",
         Hint::CompareOtherwise => "copies are compared with other replicas, or with --checksum TYPE:VALUE",
         Hint::OtherCredentials => {
-            "name another one, or show none with --no-credentials; gridlane doctor shows what is found"
+            "name another one, or send none with --no-credentials; gridlane doctor lists those that it finds"
         }
         Hint::NameKey => "name the file that it is in: --key FILE, or X509_USER_KEY",
         Hint::RenewToken => {
-            "get a new one (oidc-token, htgettoken), or show none with --no-credentials; nothing was sent"
+            "get a new one (oidc-token, htgettoken), or send none with --no-credentials; nothing was sent"
         }
         Hint::RenewProxy => {
-            "make a new one (voms-proxy-init), or show none with --no-credentials; nothing was sent"
+            "make a new one (voms-proxy-init), or send none with --no-credentials; nothing was sent"
         }
-        Hint::RenewCertificate => "renew it, or show none with --no-credentials; nothing was sent",
+        Hint::RenewCertificate => "renew it, or send none with --no-credentials; nothing was sent",
         Hint::GetCredentials => {
-            "get a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
+            "get a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor lists those that it finds"
         }
         Hint::ShowCredentials => {
-            "show a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
+            "send a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor lists those that it finds"
         }
-        Hint::ShowToken => "show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN",
+        Hint::ShowToken => "send a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN",
         Hint::CheckScopes => {
             "do its scopes cover this path? gridlane doctor shows them; else ask the operator of the server"
         }
         Hint::CheckToken => {
-            "has it expired, or is it for another audience? gridlane doctor shows what is in it"
+            "has it expired, or is it for another audience? gridlane doctor prints its content"
         }
         Hint::CheckCertificate => {
-            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask the operator of the server"
+            "does the server trust its authority, and is it still valid (gridlane doctor)? Else ask the operator of the server"
         }
         Hint::RenewOrSetClock => {
             "renew it; or this machine's clock or the server's is wrong (gridlane doctor URL)"
@@ -146,7 +146,7 @@ pub(crate) fn basis(basis: Basis) -> String {
 }
 
 /// The reason for which nothing may be changed in an export that is read-only.
-pub(crate) const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, \
+pub(crate) const READ_ONLY: &str = "this export is read-only; its operator can change that, \
                                     with --allow-write, or by taking `read-only` out of its [[export]]";
 
 /// The reason for which a file was left out.
@@ -164,6 +164,6 @@ pub(crate) fn answer(answer: &Answer) -> String {
         Answer::Authorities { system, named } => {
             format!("{system} of the system, {named} named (--ca, X509_CERT_DIR)")
         }
-        Answer::NothingShown => "none is shown: --no-credentials".to_owned(),
+        Answer::NothingShown => "none is sent: --no-credentials".to_owned(),
     }
 }

@@ -66,7 +66,7 @@ impl fmt::Display for Answer {
         match self {
             Answer::Text(words) => f.write_str(words),
             Answer::Authorities { system, named } => write!(f, "{system} of the system, {named} named"),
-            Answer::NothingShown => f.write_str("none is shown, as was asked for"),
+            Answer::NothingShown => f.write_str("none is sent, as was asked for"),
         }
     }
 }
@@ -276,7 +276,7 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if let Some(token) = &found.token {
-        findings.push(judged("token", format!("{}: {}", token.place, token_text(&token.claims, now_s))));
+        findings.push(judged("token", format!("{}: {}", token.origin, token_text(&token.claims, now_s))));
     }
     if let Some(certificate) = &found.certificate {
         let facts = certificate.identity.facts();

@@ -9,7 +9,7 @@
 use gridlane_core::limits::GLOB_BYTES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// Patterns, in order.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
-//! What a person asks for, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
+//! The operations of a user, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
 //!
-//! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
+//! Every call takes URLs of any scheme; an operation that a scheme lacks is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
@@ -12,13 +12,14 @@ mod files;
 mod filter;
 mod item;
 mod listing;
+mod location;
 mod metalink;
 mod namespace;
-mod place;
 mod root;
 mod session;
 mod target;
 mod tree;
+mod tree_path;
 mod walk;
 
 use std::fs::File;
@@ -37,10 +38,11 @@ pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use gridlane_dav::path::encode_name;
 pub use item::{Item, OddKind, Space};
 pub use listing::{Lister, Listing};
+pub use location::Location;
 pub use namespace::{make_directory, remove_tree, rename, space};
-pub use place::{Place, TreePath};
 pub use session::{Session, connect, quiet_session, session, unsent};
 pub use tree::*;
+pub use tree_path::TreePath;
 pub use walk::{Walk, WalkObserver, failure_of, walk};
 
 /// Longest wait for the answer to a short request.

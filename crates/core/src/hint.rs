@@ -105,27 +105,27 @@ hints! {
     /// A server tells no checksum.
     CompareOtherwise = "compare_otherwise" => "copies are compared with other replicas, or with a checksum that is given",
     /// A credential cannot be used.
-    OtherCredentials = "other_credentials" => "name another one, or show none",
+    OtherCredentials = "other_credentials" => "name another one, or send none",
     /// A certificate has come without its private key.
     NameKey = "name_key" => "name the file that the private key is in",
     /// A token has expired.
-    RenewToken = "renew_token" => "get a new token, or show none; nothing was sent",
+    RenewToken = "renew_token" => "get a new token, or send none; nothing was sent",
     /// A proxy has expired.
-    RenewProxy = "renew_proxy" => "make a new proxy, or show none; nothing was sent",
+    RenewProxy = "renew_proxy" => "make a new proxy, or send none; nothing was sent",
     /// A certificate has expired.
-    RenewCertificate = "renew_certificate" => "renew the certificate, or show none; nothing was sent",
+    RenewCertificate = "renew_certificate" => "renew the certificate, or send none; nothing was sent",
     /// Nothing was shown to a server of HTTP that wants something.
     GetCredentials = "get_credentials" => "get a token, or a proxy",
     /// The same with a server of root://.
-    ShowCredentials = "show_credentials" => "show a token, or a proxy",
+    ShowCredentials = "show_credentials" => "send a token, or a proxy",
     /// A server takes tokens only.
-    ShowToken = "show_token" => "show a token",
+    ShowToken = "show_token" => "send a token",
     /// A token was taken and gives no right to this.
-    CheckScopes = "check_scopes" => "do its scopes cover this path? Else ask whoever runs the server",
+    CheckScopes = "check_scopes" => "do its scopes cover this path? Else ask the operator of the server",
     /// A token was not taken.
     CheckToken = "check_token" => "has it expired, or is it for another audience?",
     /// A certificate was not taken.
-    CheckCertificate = "check_certificate" => "does the server trust its authority, and is it still valid? Else ask whoever runs the server",
+    CheckCertificate = "check_certificate" => "does the server trust its authority, and is it still valid? Else ask the operator of the server",
     /// A certificate was refused because of its time.
     RenewOrSetClock = "renew_or_set_clock" => "renew it; or this machine's clock or the server's is wrong",
     /// A server's certificate has an authority that is not known.

@@ -1,5 +1,5 @@
-//! The words every other crate speaks: URLs, networks, byte ranges and sets of them, checksums that can be
-//! combined, units, limits and errors; and what of names and texts from outside is taken and shown.
+//! The common values of all crates: URLs, networks, byte ranges and sets of them, checksums that can be
+//! combined, units, limits and errors; and the names and texts from outside that are accepted.
 //!
 //! Pure: no socket, no file, no clock. Time is a value ([`time::Time`]) that a caller passes in.
 //!

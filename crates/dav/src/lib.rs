@@ -6,12 +6,12 @@
 //! come in chunks are decoded by [`chunked`]; checksums travel as [`digest`].
 //!
 //! Several ranges at once are asked for with [`ranges`], answered as [`multipart`] and read by
-//! [`multipart_reader`]. Where else a file is, [`metalink`]s and the [`link_header`] say. WebDAV's requests are
+//! [`multipart_reader`]. [`metalink`]s and the [`link_header`] name the replicas of a file. WebDAV's requests are
 //! in [`propfind`] and [`webdav`], its listings in [`multistatus`] and, for the client, [`multistatus_reader`].
-//! What is XML of these goes through one reader, `xml`, which is shown to be right in its tests.
+//! All XML of these goes through one reader, `xml`.
 //!
-//! It is no HTTP implementation: the order of messages is decided by `gridlane-server` and
-//! `gridlane-engine`, which own their sockets.
+//! It is no HTTP implementation: the order of messages is decided by `gridlane-front` and
+//! `gridlane-peer`, which own their sockets.
 //!
 //! What a peer sent never panics here. A server's parser is strict and answers with a
 //! [`request::Rejection`]; a client's is as tolerant as the servers of the grid require, and each

@@ -176,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// What we render, we read: every name from HTML, and names in UTF-8 from JSON with all they say.
+        /// Our own pages are read: every name from HTML, and names in UTF-8 from JSON with all attributes.
         #[test]
         fn round_trips(raw in prop::collection::vec(1u8.., 1..30), text in "\\PC{1,20}", size: u32, seconds: u32, directory: bool) {
             let kind = if directory { EntryKind::Directory } else { EntryKind::File };

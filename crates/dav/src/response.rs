@@ -90,7 +90,7 @@ impl ResponseHead {
             (Some(_), _, Some(_)) => Err(protocol("the response has a length and a transfer coding")),
             (Some(coding), None, None) if coding.eq_ignore_ascii_case("chunked") => Ok(BodyLength::Chunked),
             (Some(coding), _, None) => Err(protocol(format!(
-                "the response has the transfer coding {coding:?}, which nobody asked for"
+                "the response has the transfer coding {coding:?}, which was not asked for"
             ))),
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
-use gridlane_peer::root::Trunk;
+use gridlane_peer::root::SharedSession;
 use gridlane_xrd::answer::StatText;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
@@ -91,8 +91,8 @@ struct Known {
     asked_bytes: Option<u64>,
     /// The checksums that it has stated without having been asked.
     stated: Vec<Checksum>,
-    /// A session with the file open, which other lanes may join.
-    trunk: Weak<Trunk>,
+    /// A session with the file open, which other lanes may be bound to.
+    shared: Weak<SharedSession>,
 }
 
 impl Source {
@@ -117,16 +117,16 @@ impl Source {
         self.known().resolved = url;
     }
 
-    /// A session with the file open that another lane may join.
-    pub(crate) fn trunk(&self) -> Option<Arc<Trunk>> {
-        self.known().trunk.upgrade().filter(|trunk| trunk.is_useful())
+    /// A session with the file open that another lane may be bound to.
+    pub(crate) fn shared_session(&self) -> Option<Arc<SharedSession>> {
+        self.known().shared.upgrade().filter(|shared| shared.is_useful())
     }
 
-    /// Remembers a session that other lanes may join, unless there is one.
-    pub(crate) fn set_trunk(&self, trunk: Weak<Trunk>) {
+    /// Remembers a session that other lanes may be bound to, unless there is one.
+    pub(crate) fn set_shared_session(&self, shared: Weak<SharedSession>) {
         let mut known = self.known();
-        if known.trunk.upgrade().is_none_or(|trunk| !trunk.is_useful()) {
-            known.trunk = trunk;
+        if known.shared.upgrade().is_none_or(|shared| !shared.is_useful()) {
+            known.shared = shared;
         }
     }
 

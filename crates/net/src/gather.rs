@@ -126,7 +126,7 @@ mod tests {
             far.write_all(b"first").unwrap();
             near.readable().await.unwrap();
             drain(&near);
-            // With the kernel told to wait for many, and nobody waiting at that moment.
+            // With the kernel told to wait for many, and no reader at that moment.
             let mut gather = fast();
             gather.set(&near, GATHER_BYTES).unwrap();
             far.write_all(&[1; 1000]).unwrap();

@@ -7,10 +7,10 @@
 //! gathers in the kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
-//! module), directly or through the proxy that the environment names (see `proxy`). What a server speaks that does not
-//! answer as it should is found out by [`Speech`].
+//! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a server that
+//! does not answer as it should.
 //!
-//! What it is not: it knows no HTTP, keeps no pool and retries nothing.
+//! It knows no HTTP, keeps no pool and retries nothing.
 
 mod accept;
 mod client_certs;

@@ -114,7 +114,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, number], 443))
     }
 
-    /// What an address does, and after how many milliseconds.
+    /// The behaviour of an address, and its delay in milliseconds.
     #[derive(Clone, Copy)]
     enum Does {
         Connects(u64),
@@ -133,7 +133,7 @@ mod tests {
     struct Outcome {
         winner: Option<u8>,
         took_ms: u128,
-        /// When each attempt began.
+        /// The times at which attempts began.
         begun_ms: Vec<u128>,
         closed: Vec<u8>,
         failures: String,

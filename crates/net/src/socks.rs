@@ -47,7 +47,7 @@ pub(crate) async fn connect(
                 _ => return Err(denied("the SOCKS proxy does not take this user and password")),
             }
         }
-        ([VERSION, NONE_OF_THEM], _) => return Err(denied("the SOCKS proxy wants to know who we are")),
+        ([VERSION, NONE_OF_THEM], _) => return Err(denied("the SOCKS proxy demands authentication")),
         _ => return Err(strange()),
     }
     let [version, outcome] = answer(stream, &request(place)?).await?;

@@ -417,7 +417,7 @@ mod tests {
         let first = self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
         let (begins, ends) = validity(&first.0).unwrap();
         assert!(begins < SystemTime::now() && SystemTime::now() < ends);
-        // A lock that nobody can open for writing, root neither, as on a read-only file system.
+        // A lock that no user can open for writing, root neither, as on a read-only file system.
         fs::remove_file(dir.path().join("lock")).unwrap();
         fs::create_dir(dir.path().join("lock")).unwrap();
         assert_eq!(self_signed(dir.path(), &["localhost".to_owned()]).unwrap(), first);

@@ -83,7 +83,7 @@ with_both! {
     chains_are_bounded
 }
 
-/// Shows one certificate, whoever asks.
+/// Presents one certificate to every server.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

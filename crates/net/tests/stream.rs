@@ -334,7 +334,7 @@ async fn a_quiet_connection_is_told_from_one_that_ends(records: RecordLayer) {
     let site = Site::new(records);
     for scheme in ["http", "https"] {
         let (mut near, mut far) = site.pair(scheme).await;
-        // TLS' tickets may be there already, and say nothing to anybody above it.
+        // TLS' tickets may be there already, and do not show above it.
         assert!(near.is_quiet() && far.is_quiet(), "{scheme}");
         far.write_all(b"late").await.unwrap();
         while near.is_quiet() {
@@ -372,7 +372,7 @@ async fn bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for
             came.extend_from_slice(&target[..count]);
         }
         assert!(came == expected, "{scheme}");
-        // Whoever waits for any byte is not kept waiting for many.
+        // A reader of any byte is not kept waiting for many.
         let mut far = sending.await.unwrap();
         far.write_all(b"x").await.unwrap();
         let ready = near.ready(true, false);
@@ -451,7 +451,7 @@ async fn a_peer_that_takes_no_more_is_heard(records: RecordLayer) {
     }
 }
 
-/// A connection through somebody who damages the last byte of what the near end sends, once told to.
+/// A connection through a relay that damages the last byte of what the near end sends, once told to.
 async fn damaged(site: &Site, damages: Arc<AtomicBool>) -> (Stream, Stream) {
     let relay = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("https://127.0.0.1:{}/", relay.local_addr().unwrap().port());

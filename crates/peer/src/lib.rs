@@ -1,4 +1,4 @@
-//! The clients of the protocols: connections to servers over HTTP and XRootD's protocol, and what is asked on them.
+//! The clients of the protocols: connections to servers over HTTP and XRootD's protocol, and the requests on them.
 //!
 //! A [`Client`] has one of each. A request of HTTP is a [`Request`](http::Request), and its answer an
 //! [`Exchange`](http::Exchange) whose body is still to be read; over root:// a request is one of `gridlane-xrd`'s

@@ -440,7 +440,7 @@ fn stuck_when_nobody_is_left_who_may_deliver_a_byte() {
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Running);
     talk.tell(Event::Invalidate { range, not_from: vec![A, B] });
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Stuck(Stuck::Refused));
-    // The last word counts: who is believed again may deliver again.
+    // The last word counts: a source that is believed again may deliver again.
     talk.tell(Event::Invalidate { range, not_from: vec![B] });
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Running);
 }
@@ -588,7 +588,7 @@ fn a_near_source_and_a_small_object_have_few_lanes() {
     assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 3], "one for each of the smallest requests");
 }
 
-/// What another connection is opened to, when a source has brought 32 MiB at this rate.
+/// The sources that get another connection when one has brought 32 MiB at this rate.
 fn opened_near(
     sources: usize,
     lanes_near: usize,

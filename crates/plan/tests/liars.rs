@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{Case, Ended, Holding, Judged, MB, Server, When, World, checksum, colliding, noise};
 
-/// What a server has.
+/// The bytes of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Has {
     Right,
@@ -41,7 +41,7 @@ enum Has {
     FoundAtLast(u64),
 }
 
-/// What a server says.
+/// The statements of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Says {
     Nothing,
@@ -61,7 +61,7 @@ enum Says {
     OtherSize,
 }
 
-/// What is wrong with the way to it.
+/// Faults of the path to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Network {
     Fine,
@@ -81,7 +81,7 @@ struct Member {
     writes_s: f64,
 }
 
-/// What the copy is asked for.
+/// The request for the copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Nothing,
@@ -343,7 +343,7 @@ fn attempts_max(members: &[Member]) -> u64 {
     sizes * (2 * members.len() as u64 + 3)
 }
 
-/// What must hold of every copy.
+/// The properties of every copy.
 fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
     let judged = run(fleet, members);
     let truth = noise(1, fleet.size_bytes);
@@ -413,7 +413,7 @@ fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Always the same cases: a failure is one for everybody. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
+/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
 /// for looking further; what is found is kept below.
 fn config(cases: u32) -> ProptestConfig {
     let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
@@ -463,7 +463,7 @@ fn bytes_that_are_found_wrong_after_a_long_wait_for_words_are_fetched_again() ->
     check(&Fleet { spoils: true, ..plain(1) }, &[mute, honest(), honest()])
 }
 
-/// The only source that had sent nothing of a wrong piece was preferred, although nobody had ever reached it.
+/// The only source that had sent nothing of a wrong piece was preferred, although it had never been reached.
 #[test]
 fn a_wrong_piece_is_not_waited_for_from_a_source_that_sends_nothing() -> Result<(), TestCaseError> {
     let liar = Member { has: Has::Version(2), ..honest() };
@@ -520,7 +520,7 @@ fn a_hypothesis_that_is_tried_at_once_counts() -> Result<(), TestCaseError> {
     check(&Fleet { reading_s: 0.21453174418698742, ..plain(94_209) }, &[liar, late])
 }
 
-/// What was the end of the copy, with an error that asked for another try.
+/// It ended the copy, with an error that asked for another try.
 #[test]
 fn others_send_what_came_from_a_source_that_is_found_wrong_at_its_last_word() {
     let found = Member { has: Has::FoundAtLast(2), says: Says::Nothing, ..honest() };

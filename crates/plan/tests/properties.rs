@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sim::{MB, Server, TellsSize, World, causal_bound_s};
 
-/// What can be wrong with a server.
+/// Faults of a server.
 #[derive(Clone, Debug)]
 enum Flaw {
     Nothing,
@@ -85,7 +85,7 @@ fn world(size_bytes: f64) -> World {
     World { step_s: 0.01, ..World::new(size_bytes) }
 }
 
-/// Always the same cases: a failure is one for everybody. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
+/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
 /// for looking further.
 fn config(cases: u32) -> ProptestConfig {
     let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
@@ -124,7 +124,7 @@ proptest! {
         prop_assert!(finished.entries_most < 48 * 16 * 4, "{:?}", finished);
     }
 
-    /// When nobody works, the plan ends all the same.
+    /// Without a working source the plan ends all the same.
     #[test]
     fn gives_up_in_bounded_time(
         size_bytes in 1e8..6e8,
@@ -172,7 +172,7 @@ proptest! {
 proptest! {
     #![proptest_config(config(16))]
 
-    /// Where nothing is wrong, the copy ends near the bound.
+    /// Without faults the copy ends near the bound.
     #[test]
     fn healthy_fleets_come_near_the_bound(
         seconds in 3.0..8.0,

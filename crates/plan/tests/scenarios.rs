@@ -1,4 +1,4 @@
-//! How near the plan comes to the causal bound, in the scenarios in which the design was chosen, and in some more.
+//! The plan against the causal bound, in the scenarios in which the design was chosen, and in some more.
 //!
 //! `cargo test -p gridlane-plan --test scenarios -- --nocapture` prints the table.
 
@@ -84,7 +84,7 @@ struct Row {
     servers: Vec<Server>,
     /// Connections to each source that the bound is for; `None`: as many as were opened.
     lanes: Option<usize>,
-    /// What a source can do, where its rate is more than its connections can.
+    /// The rate of a source, where it is more than its connections carry.
     rate_max: f64,
     fraction_min: f64,
     lanes_most: usize,

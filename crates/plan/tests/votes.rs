@@ -1,7 +1,7 @@
-//! Who is believed, with many fleets from seeds: liars that are fast, slow, first and last, with and without checksums, of
+//! The replicas that are believed, with many fleets from seeds: liars that are fast, slow, first and last, with and without checksums, of
 //! another size, alone and agreed among each other; honest replicas that are slow, say nothing, hang, or die.
 //!
-//! The engine is simulated too: it has the bytes of whoever was first, and when they are wrong it believes one replica
+//! The engine is simulated too: it has the bytes of the first replica, and when they are wrong it believes one replica
 //! after the other.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Eight of the longest round trips.
 const ROUND_TRIPS: Duration = Duration::from_millis(8 * 600);
 const TRUTH: u8 = 0;
-/// From here on, versions that nobody has.
+/// From here on, versions that no replica has.
 const MADE_UP: u8 = 100;
 
 /// Pseudo-random numbers from a seed (splitmix64).
@@ -38,7 +38,7 @@ impl Numbers {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Lives,
-    /// Nobody listens, which is known at once.
+    /// No server listens, which is known at once.
     Refuses,
     /// It is gone at some time, which shows then.
     Dies(u64),
@@ -48,13 +48,13 @@ enum Fate {
 
 #[derive(Clone, Debug)]
 struct Replica {
-    /// Whose bytes it has; the truth is 0.
+    /// The version of its bytes; the truth is 0.
     version: u8,
-    /// What its checksums are of, if it states any: a liar may state those of the truth, and of each kind that of another
+    /// The version of its checksums, if it states any: a liar may state those of the truth, and of each kind that of another
     /// version.
     states: Option<Vec<(u8, ChecksumKind)>>,
     round_trip_ms: u64,
-    /// When it answers, and when its checksum comes.
+    /// Times of its answer and of its checksum.
     answers_ms: u64,
     states_ms: u64,
     fate: Fate,
@@ -155,7 +155,7 @@ struct Run<'a> {
     votes: Votes,
     happenings: Vec<(u64, Happening)>,
     now_ms: u64,
-    /// Whose bytes there are.
+    /// The version of the bytes that are there.
     held: Option<u8>,
     whole_ms: u64,
     untried: Vec<usize>,
@@ -208,7 +208,7 @@ impl Run<'_> {
                 let version = self.fleet[number].version;
                 self.votes.heard(number, now);
                 self.votes.says_size(number, size_of(version));
-                // Another size than that of the bytes: begun again, with somebody who has it.
+                // Another size than that of the bytes: begun again, with a replica that has it.
                 let leading = self.votes.leading_size();
                 if self.held.is_none_or(|held| Some(size_of(held)) != leading) {
                     let has_it = |other: &usize| {

@@ -1,4 +1,4 @@
-//! What clients share: budgets of which each has a part at most, and turns at devices that may keep one waiting.
+//! Shared resources: budgets of which each client has a part at most, and turns at devices that may keep one waiting.
 //!
 //! [`budget`] is the arithmetic: so much of something, and on whose behalf some of it is taken. [`turns`] bounds how many
 //! operations wait for one device at the same time. Both are used by whatever has many clients or many devices: the server

@@ -139,7 +139,7 @@ impl Daemon<'_> {
                 return Ok(());
             }
             if !self.place.is_reachable(self.claim) {
-                say("its directory was removed: nobody can reach it any more");
+                say("its directory was removed: it cannot be reached any more");
                 return Ok(());
             }
             // One in a turn: signals and the timetable do not wait for many.

@@ -336,7 +336,7 @@ fn check(dir: &Path) -> Result<bool> {
         Err(cause) => return Err(Error::local_io(format!("cannot look at {}", dir.display()), &cause)),
     };
     if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
-        let message = format!("{} belongs to somebody else, or others may write to it", dir.display());
+        let message = format!("{} belongs to another user, or others may write to it", dir.display());
         return Err(Error::new(ErrorKind::Denied, message)
             .fault(Fault::Local)
             .hint("set XDG_RUNTIME_DIR to a directory that is yours alone"));

@@ -2,14 +2,14 @@
 //!
 //! Both sides use it. Every number that has a name is in [`registry`], every set of bits in [`flags`]. A message
 //! is a [`frame`] head and what follows: [`request`]s and [`answer`]s have a file each, with layout, limits, codec and
-//! round-trip tests. [`server`] and [`client`] are machines: bytes in, what there is to do out. [`pages`] is how bytes
-//! travel with a checksum for each 4096 of them.
+//! round-trip tests. [`server`] and [`client`] are machines: bytes in, steps out. [`pages`] are bytes with a
+//! checksum for each 4096 of them.
 //!
-//! It is no XRootD: opening files, and moving their bytes, is left to `gridlane-server` and
-//! `gridlane-engine`, which own their sockets.
+//! It is no XRootD: opening files, and moving their bytes, is left to `gridlane-front` with its services and to
+//! `gridlane-peer`, which own their sockets.
 //!
-//! What a peer sent never panics here, and no allocation is as large as a peer says before that was checked. What
-//! real peers do, where it differs from what is written elsewhere, is in docs/protocol/root.md.
+//! A peer's bytes never panic here, and no allocation is as large as a peer states before that was checked. The
+//! behaviour of real peers, where it differs from what is written elsewhere, is in docs/protocol/root.md.
 //!
 //! Read first: [`frame`], then [`request`], then [`answer`].
 

@@ -22,7 +22,7 @@ fn session() -> impl Strategy<Value = SessionId> {
     any::<[u8; 16]>().prop_map(SessionId)
 }
 
-/// What the wire can say, whose numbers have a sign.
+/// Values that the wire can have: its numbers have a sign.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..10_000, 0..=i64::MAX as u64]
 }
@@ -288,7 +288,7 @@ proptest! {
             // What is read is written and read the same: nothing is in it that was not there.
             let mut out = Vec::new();
             request.encode_for(StreamId([1, 2]), 0, &mut out);
-            // One NUL at the end is not part of a text; whoever sends several has others in it.
+            // One NUL at the end is not part of a text; of several the others are.
             let several = payload.iter().filter(|byte| **byte == 0).count() > 1;
             let is_text = !matches!(request, Request::Auth(_) | Request::Chkpoint(_) | Request::Fattr(_));
             // An empty path cannot be told from none. A text ends at its first NUL.

@@ -28,7 +28,7 @@ struct Side {
 struct Replay {
     clients: HashMap<u32, Side>,
     servers: HashMap<u32, Side>,
-    /// What was asked on a connection, for the answer.
+    /// The requests on a connection, for reading their answers.
     asked: HashMap<(u32, StreamId), Request>,
     requests: BTreeSet<RequestId>,
     statuses: BTreeSet<Status>,
@@ -52,7 +52,7 @@ impl Replay {
             let message: Vec<u8> = side.bytes.drain(..whole).collect();
             self.requests.insert(head.id);
             if head.id == RequestId::GPFILE {
-                // Asked for by the recorder itself; nobody knows it.
+                // Asked for by the recorder itself; no server knows it.
                 assert!(Request::parse(head.id, &head.body, &message[REQUEST_HEAD_BYTES..]).is_err());
                 continue;
             }

@@ -37,7 +37,7 @@ impl Caveat {
         let text = std::str::from_utf8(bytes).map_err(|_| refused("is not text"))?;
         match text.split_once(':') {
             Some(("name", name)) if name.is_empty() || name.chars().any(char::is_control) => {
-                Err(refused("names nobody"))
+                Err(refused("has no name, or one with control characters"))
             }
             Some(("name", name)) => Ok(Caveat::Name(name.to_owned())),
             Some(("activity", words)) => Ok(Caveat::Activity(activity::grants_of(words))),

@@ -31,22 +31,22 @@ pub use caveat::Caveat;
 pub use keys::Keys;
 pub use packets::Macaroon;
 
-/// What a new macaroon is to be.
+/// The terms of a new macaroon.
 #[derive(Clone, Debug)]
 pub struct Terms<'a> {
-    /// What the site is called: servers that share a secret have the same name.
+    /// The name of the site: servers that share a secret have the same one.
     pub location: &'a str,
-    /// For whom: a DN, a subject, a user.
+    /// The name of its owner: a DN, a subject, a user.
     pub name: &'a str,
-    /// What they may do there.
+    /// All rights of the owner at the path.
     pub rights: Grants,
-    /// Where.
+    /// The path that it is for.
     pub path: &'a ResourcePath,
-    /// Until when, in seconds since 1970.
+    /// Its end, in seconds since 1970.
     pub expires_s: i64,
-    /// What they asked for; less, if they asked.
+    /// The rights that were asked for, if any were: fewer ones.
     pub asked: Option<Grants>,
-    /// From where it may be used: all of these hold.
+    /// Networks that it may be used from: all of these hold.
     pub networks: &'a [Vec<Network>],
 }
 
@@ -60,7 +60,7 @@ pub struct Minted {
 }
 
 /// Makes a macaroon with the first of the keys. `random` makes its identifier: it has to be unpredictable, and never the
-/// same twice. Caveats are in XRootD's order: name, all rights, what was asked for, path, end; others behind them. Fails
+/// same twice. Caveats are in XRootD's order: name, all rights, the rights that were asked for, path, end; others behind them. Fails
 /// for a name or a path that caveats cannot have, and for what would be too long.
 pub fn mint(keys: &Keys, random: [u8; 16], terms: &Terms<'_>) -> Result<Minted, Refusal> {
     let id = uuid(random);
@@ -88,24 +88,24 @@ pub fn mint(keys: &Keys, random: [u8; 16], terms: &Terms<'_>) -> Result<Minted, 
     Ok(Minted { text: macaroon.to_text(), id })
 }
 
-/// What a macaroon is held against.
+/// The site and the moment that a macaroon is verified for.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The site's keys.
     pub keys: &'a Keys,
-    /// What the site is called.
+    /// The name of the site.
     pub location: &'a str,
     /// Identifiers of revoked macaroons.
     pub revoked: &'a HashSet<String>,
-    /// Where the client is. A macaroon may be good for some addresses only, so what was found for one address is not to be
+    /// The client's address. A macaroon may be good for some addresses only, so a result for one address is not to be
     /// remembered for another.
     pub address: IpAddr,
     /// The time, in seconds since 1970.
     pub now_s: i64,
 }
 
-/// What a macaroon is worth. Every caveat has to be understood and to hold; several about the same thing leave what all of
-/// them allow. It has to say what may be done, where, and until when.
+/// Verifies a macaroon, and returns the rights that it grants. Every caveat has to be understood and to hold; several about
+/// the same thing leave what all of them allow. It has to state activities, a path and an end.
 ///
 /// Fails when it is not of this site, changed, revoked or over, or has a caveat that does not hold. Caveats about
 /// activities and paths never fail: they leave less, or nothing.
@@ -122,7 +122,7 @@ pub fn verify(text: &str, check: &Check<'_>) -> Result<MacaroonIdentity, Refusal
     }
     let id = macaroon.id();
     if check.revoked.contains(&id) {
-        return Err(Refusal::new(Cause::Revoked, format!("the macaroon {id} was called back")));
+        return Err(Refusal::new(Cause::Revoked, format!("the macaroon {id} was revoked")));
     }
     let (mut name, mut may, mut under, mut expires_s) = (None::<String>, None, None, None);
     for caveat in macaroon.caveats() {
@@ -159,7 +159,7 @@ pub fn verify(text: &str, check: &Check<'_>) -> Result<MacaroonIdentity, Refusal
     Ok(MacaroonIdentity { name: name.unwrap_or_else(|| "unnamed".to_owned()), id, capability, expires_s })
 }
 
-/// Adds a caveat to a macaroon: what a holder does before handing it on.
+/// Adds caveats to a macaroon, as a holder does before handing it on.
 pub fn attenuate(text: &str, caveats: &[Caveat]) -> Result<Secret, Refusal> {
     let macaroon = Macaroon::parse(text)?;
     let all = caveats.iter().try_fold(macaroon, |macaroon, caveat| {
@@ -170,13 +170,13 @@ pub fn attenuate(text: &str, caveats: &[Caveat]) -> Result<Secret, Refusal> {
     Ok(all.to_text())
 }
 
-/// Where all caveats about paths allow something.
+/// The paths at which all caveats about paths allow something.
 enum Reach {
     Under(ResourcePath),
     Nowhere,
 }
 
-/// What two paths have in common: the deeper one when it is below the other, else nothing.
+/// The paths below two paths: the deeper one when it is below the other, else none.
 fn deeper(before: Option<Reach>, path: ResourcePath) -> Reach {
     let Some(before) = before else { return Reach::Under(path) };
     let Reach::Under(under) = before else { return Reach::Nowhere };
@@ -189,7 +189,7 @@ fn deeper(before: Option<Reach>, path: ResourcePath) -> Reach {
     }
 }
 
-/// Whether a path is `base`, or below it.
+/// True if a path is `base`, or below it.
 pub(crate) fn is_below(path: &ResourcePath, base: &ResourcePath) -> bool {
     let mut names = path.names();
     base.names().all(|name| names.next() == Some(name))
@@ -209,8 +209,8 @@ fn uuid(mut random: [u8; 16]) -> String {
     text
 }
 
-/// How long a macaroon is to be good: what was asked for within what is allowed, and no longer than the credential it is
-/// given for. In seconds; 0 when that is over.
+/// The lifetime of a new macaroon, in seconds: the one that was asked for, at most `max_s`, and no longer than the credential
+/// that it is issued for; 0 when that is over.
 pub fn lifetime_s(asked_s: Option<u64>, max_s: u64, credential_expires_s: Option<i64>, now_s: i64) -> u64 {
     let asked_s = asked_s.unwrap_or(limits::MACAROON_DEFAULT.as_secs()).min(max_s);
     let left_s = credential_expires_s.map_or(i64::MAX, |end_s| end_s.saturating_sub(now_s));

@@ -59,7 +59,7 @@ impl Macaroon {
                 (b"cid", _) => return Err(too_many()),
                 (b"vid" | b"cl", _) => {
                     return Err(unacceptable(
-                        "the macaroon has a third-party caveat, which nobody can discharge here",
+                        "the macaroon has a third-party caveat, which cannot be discharged here",
                     ));
                 }
                 (b"signature", signature) => {

@@ -224,7 +224,7 @@ fn several_caveats_leave_what_all_of_them_allow() {
     }
     let may = |more: &[&str]| of(more).capability.may;
     assert_eq!(may(&["activity:LIST,UPLOAD"]), Grants::LIST.with(Grants::of(Operation::Stat)));
-    // Who may list there and read here may still look; who may do nothing may not even that.
+    // With the right to list there and to read here looking is granted; without any right it is not.
     assert_eq!(may(&["activity:LIST", "activity:DOWNLOAD"]), Grants::of(Operation::Stat));
     assert_eq!(may(&["activity:SING"]), Grants::NONE);
     assert_eq!(of(&["before:2029-01-01T00:00:00Z", "before:2029-06-01T00:00:00Z"]).expires_s, 1_861_920_000);

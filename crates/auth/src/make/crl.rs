@@ -50,7 +50,7 @@ impl RevocationList {
     /// The contents of an earlier list: the revoked certificates, and the list's number.
     pub fn read(der: &[u8]) -> Result<(Vec<Revoked>, u64)> {
         let (_, list) = CertificateRevocationList::from_der(der)
-            .map_err(|cause| unusable(format!("the list of what was called back cannot be read: {cause}")))?;
+            .map_err(|cause| unusable(format!("the revocation list cannot be read: {cause}")))?;
         let revoked = list.iter_revoked_certificates().map(|entry| Revoked {
             serial: entry.raw_serial().to_vec(),
             revoked_s: entry.revocation_date.timestamp(),

@@ -1,6 +1,6 @@
 //! Rules: the rights of clients by path, and what is decided by them.
 //!
-//! A rule grants; nothing forbids. What no rule grants is refused. A rule's grant holds for everything below its path, so
+//! A rule grants; nothing forbids. Everything that no rule grants is refused. A rule's grant holds for everything below its path, so
 //! that the right to do something to a directory is that to do it to all that is inside.
 //!
 //! A client with a capability (a token with scopes about storage, a macaroon) may do what it says, where it says, and
@@ -24,63 +24,63 @@ use crate::operation::{Grants, Operation};
 pub use principal::{Class, Principal};
 pub use template::Template;
 
-/// Who asks, and from where.
+/// The client of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
-    /// Who.
+    /// Its identity.
     pub identity: &'a Identity,
-    /// Where the client is: what a trusted proxy says, or else the connection's other end.
+    /// Its address: the one that a trusted proxy states, or else the connection's other end.
     pub address: IpAddr,
 }
 
-/// Grants something to somebody.
+/// A grant of rights to clients, below a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it is called in logs and explanations: where it stands in the configuration.
+    /// Its name in logs and explanations: its place in the configuration.
     pub name: String,
-    /// To whom.
+    /// The clients.
     pub who: Principal,
-    /// What.
+    /// The rights.
     pub may: Grants,
-    /// Where: this path of the server, and everything below it.
+    /// The path of the server; everything below it is meant as well.
     pub under: Template,
 }
 
-/// Why a rule does not grant it.
+/// The reason for which a rule does not grant a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It is about somebody else: which of its conditions does not hold.
+    /// It is about other clients: this condition does not hold.
     Principal(&'static str),
-    /// It is about another place.
+    /// It is about another path.
     Under,
-    /// It grants other things.
+    /// It grants other rights.
     May,
 }
 
-/// What of a place is asked about.
+/// The part of the tree that a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// What is at a path.
+    /// The object at a path.
     There,
     /// The same, or anything below it.
     ThereOrBelow,
 }
 
-/// What was decided, and by what.
+/// A decision, with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
-    /// It may be done, since this rule grants it.
+    /// Granted by this rule.
     ByRule(&'a Rule),
-    /// It may be done, since the credential says so.
+    /// Granted by the credential itself.
     ByCapability(&'a Capability),
-    /// It may not be done.
+    /// Not granted.
     Refused(Reason),
 }
 
-/// Why something may not be done.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nobody in particular asks, and no rule lets anyone do it. Who has a credential may fare better.
+    /// The client has no credential, and no rule for anyone grants it. A credential may.
     Anonymous,
     /// No rule grants it.
     NoRule,
@@ -93,13 +93,13 @@ pub enum Reason {
 }
 
 impl Decision<'_> {
-    /// Whether it may be done.
+    /// True if the request is granted.
     pub fn is_granted(&self) -> bool {
         !matches!(self, Decision::Refused(_))
     }
 }
 
-/// What decided, for logs: `[[rule]] 3`, `scope`, or why not.
+/// The rule or credential that decided, for logs, or the reason of the refusal: `[[rule]] 3`.
 impl fmt::Display for Decision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -143,7 +143,7 @@ impl Policy {
         &self.rules
     }
 
-    /// Whether somebody may do something to what is at a path of the server, given by its names.
+    /// Decides about an operation at a path of the server, given by its names.
     pub fn decide<'a, 'p>(
         &'a self,
         asker: Asker<'a>,
@@ -153,8 +153,8 @@ impl Policy {
         self.decide_among(asker, operation, path, Extent::There, |_| true)
     }
 
-    /// Whether somebody may do something to what is at a path, or could be anywhere below it. For a macaroon with a ceiling
-    /// it may say yes where the two have nothing in common.
+    /// True if an operation is granted at a path, or could be anywhere below it. For a macaroon with a ceiling
+    /// it may be true where the two have nothing in common.
     pub fn reaches<'p>(
         &self,
         asker: Asker<'_>,
@@ -164,7 +164,7 @@ impl Policy {
         self.decide_among(asker, operation, path, Extent::ThereOrBelow, |_| true).is_granted()
     }
 
-    /// By those rules alone for which `counts` says yes.
+    /// Decides by those rules alone for which `counts` is true.
     fn decide_among<'a, 'p>(
         &'a self,
         asker: Asker<'a>,
@@ -202,8 +202,8 @@ impl Policy {
         }
     }
 
-    /// Everything that somebody may do to what is at a path, wherever they are: what a macaroon for it can be given. What a
-    /// rule grants for where a client is does not count, since a macaroon can be used from anywhere.
+    /// The rights of a client at a path, independent of its address: those that a macaroon for the path can have. Rules
+    /// about addresses do not count, since a macaroon can be used from anywhere.
     pub fn grants<'p>(&self, asker: Asker<'_>, path: impl Iterator<Item = &'p [u8]> + Clone) -> Grants {
         use Operation::{Admin, Create, Delete, List, Mkdir, Overwrite, Read, Rename, Stage};
         let counts = |rule: &Rule| rule.who.networks.is_empty() || rule.who.class == Class::Macaroons;
@@ -218,7 +218,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// Why it does not grant this; `None` if it does.
+    /// The reason for which it does not grant this; `None` if it does.
     pub fn mismatch<'p>(
         &self,
         asker: Asker<'_>,
@@ -228,7 +228,7 @@ impl Rule {
         self.mismatch_in(asker, operation, path, Extent::There)
     }
 
-    /// Whether it grants the same to everybody: it asks for no credential, and its path says nothing of who asks.
+    /// True if it grants the same to all clients: it asks for no credential, and its path has no part of an identity.
     fn is_the_same_for_all(&self) -> bool {
         self.who.is_about_anyone() && !self.under.is_about_asker()
     }
@@ -265,7 +265,7 @@ impl Rule {
 }
 
 impl Capability {
-    /// Whether it allows this. Directories that lead to its path may be looked at, and made when it may make any. A path
+    /// True if it allows this. Directories that lead to its path may be looked at, and made when it may make any. A path
     /// that is written as a directory's is no place for a file (WLCG profile 2.2.1).
     pub fn allows<'p>(&self, operation: Operation, path: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
         self.allows_in(operation, path, Extent::There)
@@ -295,7 +295,7 @@ impl Capability {
     }
 }
 
-/// Whether a path is `base`, or below it.
+/// True if a path is `base`, or below it.
 fn is_under<'p>(mut path: impl Iterator<Item = &'p [u8]>, base: &ResourcePath) -> bool {
     base.names().all(|name| path.next() == Some(name))
 }

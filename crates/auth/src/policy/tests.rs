@@ -325,7 +325,7 @@ fn what_a_macaroon_can_be_given() {
     let policy = Policy::new(vec![
         rule(Principal::default(), Grants::READ.with(Grants::LIST), "/data"),
         rule(Principal { user: Some("ada".to_owned()), ..Principal::default() }, Grants::WRITE, "/data/ada"),
-        // For who is there, and not for whoever holds what was made there.
+        // For clients at these addresses, and not for holders of macaroons that were made there.
         rule(
             Principal { networks: Network::parse_list(["::1"]).unwrap(), ..Principal::anyone() },
             Grants::ADMIN,

@@ -7,7 +7,7 @@
 //!
 //! A server of a virtual organisation signs "the holder of certificate 4711 of this authority is in /atlas", and the
 //! holder puts that into a proxy. It counts when the signer is one of those that [`VomsDir`] lists for the VO, and its
-//! certificate is good. What does not count is left out: the holder keeps its identity.
+//! certificate is good. Others are left out: the holder keeps its identity.
 //!
 //! Not here: generic attributes, which storage has no use for, and talking with VOMS servers.
 
@@ -30,7 +30,7 @@ use crate::x509::{self, Certificate, Purpose, Trust, Verified};
 use ac::AttributeCertificate;
 use dir::Signers;
 
-/// What a virtual organisation is said to say of somebody.
+/// The content of an attribute certificate, not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The virtual organisation.
@@ -39,14 +39,14 @@ pub struct Claim {
     pub host: String,
     /// Groups and roles, the primary one first.
     pub fqans: Vec<Fqan>,
-    /// When it begins, in seconds since 1970.
+    /// Its begin, in seconds since 1970.
     pub not_before_s: i64,
-    /// When it ends, in seconds since 1970.
+    /// Its end, in seconds since 1970.
     pub not_after_s: i64,
 }
 
-/// What is written in the value of an [extension](extension_of) of a proxy. **Nothing of it is checked**: this is for
-/// somebody who looks at an own proxy.
+/// Reads the value of an [extension](extension_of) of a proxy. **Nothing of it is verified**: this is for showing a user's
+/// own proxy.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -71,12 +71,12 @@ pub fn extension_of(chain: &[Certificate]) -> Option<&[u8]> {
     chain.iter().find_map(|certificate| certificate.extension(ac::IN_PROXY))
 }
 
-/// The groups and roles of somebody, the primary one first; the last moment at which all of them count, and who signed is
-/// believed, in seconds since 1970; and of each attribute certificate that does not count, why.
+/// The groups and roles of a client, the primary one first; the last moment at which all of them count and their signers
+/// are believed, in seconds since 1970; and the reason for each attribute certificate that does not count.
 ///
 /// One counts when it is about the end-entity certificate (RFC 5755 section 4.2.2), at this time (give or take
 /// [`limits::VOMS_SKEW_MAX_S`], which is in the moment as well), for one of `host_names` if it names hosts (section 4.3.2),
-/// and is signed by one of those whom `voms` lists for its VO, whose certificates lead to an authority of `trust`; and when
+/// and is signed by one of those that `voms` lists for its VO, whose certificates lead to an authority of `trust`; and when
 /// all of its groups are of that VO.
 pub fn attributes(
     verified: &Verified,
@@ -119,7 +119,7 @@ pub fn attributes(
     (fqans, ends_s, refusals)
 }
 
-/// What an attribute certificate is held against.
+/// The certificate, the site and the moment that an attribute certificate is verified for.
 struct Check<'a> {
     holder: &'a Certificate,
     voms: &'a VomsDir,
@@ -129,8 +129,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Reads one, and checks all of it; and tells until when its signer is believed, in seconds since 1970. What costs
-    /// little comes first.
+    /// Reads one and verifies all of it, cheap checks first; returns the moment until which its signer is believed, in
+    /// seconds since 1970.
     fn read<'a>(&self, bytes: &'a [u8]) -> Result<(AttributeCertificate<'a>, i64), Refusal> {
         let ac = AttributeCertificate::read(bytes)
             .map_err(|refusal| refusal.context("an attribute certificate"))?;
@@ -182,7 +182,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether somebody signed who may, and until when that is believed.
+    /// Verifies that a listed server has signed; returns the moment until which that is believed.
     fn check_signer(&self, ac: &AttributeCertificate<'_>) -> Result<i64, Refusal> {
         match self.voms.signers(ac.vo, ac.host) {
             Signers::Named(listed) => {
@@ -201,10 +201,8 @@ impl Check<'_> {
                 self.check_signature(ac, &ac.certificates)
             }
             Signers::Known(known) => {
-                let mut refusal = Refusal::new(
-                    Cause::Untrusted,
-                    format!("nobody is listed who may sign it as {}", ac.host),
-                );
+                let mut refusal =
+                    Refusal::new(Cause::Untrusted, format!("no signer of {} is listed", ac.host));
                 for chain in known {
                     let chain: Vec<&[u8]> = chain.iter().map(Vec::as_slice).collect();
                     match self.check_signature(ac, &chain) {
@@ -217,9 +215,9 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the holder of the first of these certificates signed, and until when that certificate is good.
+    /// Verifies that the holder of the first of these certificates has signed; returns that certificate's end.
     fn check_signature(&self, ac: &AttributeCertificate<'_>, chain: &[&[u8]]) -> Result<i64, Refusal> {
-        let by_another = || Refusal::new(Cause::Untrusted, "it is signed by somebody else than it says");
+        let by_another = || Refusal::new(Cause::Untrusted, "it is signed by another server than it states");
         let signer = Certificate::from_der(chain.first().ok_or_else(by_another)?)?;
         if ac.issuer != *signer.subject() {
             return Err(by_another());
@@ -235,7 +233,7 @@ impl Check<'_> {
         signature::verify(signer.spki(), algorithm, ac.signed, ac.signature)?;
         let verified = x509::verify_for(Purpose::Any, chain, self.trust, self.now_s)
             .map_err(|refusal| refusal.context("the certificate of its signer"))?;
-        // Only the server itself speaks for the VO, not whom it has given a proxy.
+        // Only the server itself speaks for the VO, not a holder of its proxy.
         match verified.is_proxy() {
             false => Ok(verified.expires_s()),
             true => Err(Refusal::new(Cause::Untrusted, "it is signed by a proxy")),

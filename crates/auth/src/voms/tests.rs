@@ -34,7 +34,7 @@ impl Grid {
         trust(&self.ca)
     }
 
-    /// What the server says of the user.
+    /// The server's statement about the user.
     fn said(&self, vo: &str, fqans: &[&str]) -> make::AttributeCertificate {
         self.said_by(&self.server, vo, fqans)
     }
@@ -50,7 +50,7 @@ impl Grid {
         said.sign(&self.server, &self.random).unwrap()
     }
 
-    /// A proxy of somebody, with these.
+    /// A proxy of a user, with these.
     fn proxy(&self, of: &Credential, acs: &[Vec<u8>]) -> Credential {
         let mut terms = ProxyTerms::new(day());
         if !acs.is_empty() {
@@ -59,7 +59,7 @@ impl Grid {
         make::proxy(of, key(&self.random), &terms, &self.random).unwrap()
     }
 
-    /// What counts of these in a proxy of the user.
+    /// The attributes of these that count in a proxy of the user.
     fn ask(&self, acs: &[Vec<u8>], dir: &VomsDir) -> (Vec<String>, Option<i64>, Vec<Refusal>) {
         self.ask_with(&self.proxy(&self.user, acs), dir, &self.trust(), NOW_S)
     }
@@ -189,7 +189,7 @@ fn what_does_not_count_and_why() {
         ("of another authority's user", Cause::Untrusted, |_, said| {
             said.holder_issuer = name("/DC=org/CN=Other")
         }),
-        ("signed by somebody else than it says", Cause::Untrusted, |grid, said| {
+        ("signed by another server than it states", Cause::Untrusted, |grid, said| {
             said.issuer = grid.user.subject().unwrap();
         }),
         ("a group of another VO", Cause::Untrusted, |_, said| said.fqans.push("/cms".to_owned())),
@@ -317,7 +317,7 @@ fn only_who_is_listed_may_sign() {
     // With its own certificate; and with that of the server, under which it cannot sign.
     let own = grid.said_by(&attacker, "atlas", &["/atlas"]).sign(&attacker, &grid.random).unwrap();
     let borrowed = grid.said("atlas", &["/atlas"]).sign(&attacker, &grid.random).unwrap();
-    // With a certificate of this name by an authority that nobody trusts.
+    // With a certificate of this name by an authority that is not trusted.
     let other = Grid::new();
     let forged = grid.said_by(&other.server, "atlas", &["/atlas"]).sign(&other.server, &grid.random).unwrap();
     // With a proxy of the server, under the server's name.
@@ -340,7 +340,7 @@ fn only_who_is_listed_may_sign() {
     let (fqans, _, refusals) = grid.ask(&[by_proxy], &dir(&[("atlas/voms.example.org.lsc", &listed)]));
     assert_eq!((fqans.len(), refusals[0].cause), (0, Cause::Untrusted), "{refusals:?}");
 
-    // Nobody is listed at all.
+    // No server is listed at all.
     let good = grid.signed(&grid.said("atlas", &["/atlas"]));
     let (fqans, _, refusals) = grid.ask(std::slice::from_ref(&good), &VomsDir::default());
     assert_eq!((fqans.len(), refusals[0].cause), (0, Cause::Untrusted), "{refusals:?}");

@@ -95,13 +95,12 @@ pub(super) fn no_issuer(made: &Certificate, presented: &[Certificate], trust: &T
         return unacceptable(format!("{subject} is a proxy as Globus Toolkit 2 made them; {MAKE_ANOTHER}"));
     }
     if made.is_self_issued() {
-        return Refusal::new(
-            Cause::Untrusted,
-            format!("{subject}, who signed for themselves, is not trusted here"),
-        );
+        return Refusal::new(Cause::Untrusted, format!("{subject} is self-signed and not trusted here"));
     }
     match named {
-        Some(_) => unacceptable(format!("{issuer}, who made the certificate of {subject}, is no authority")),
+        Some(_) => {
+            unacceptable(format!("{issuer}, the issuer of the certificate of {subject}, is no authority"))
+        }
         None => Refusal::new(
             Cause::Untrusted,
             format!("the authority {issuer}, which made the certificate of {subject}, is not trusted here"),

@@ -46,14 +46,14 @@ impl SigningPolicy {
                 // Other rights are not our business.
                 [first, ..] if first.starts_with("access_id_") => policy.entries.push(Entry::default()),
                 ["pos_rights", _, rights @ ..] => {
-                    let entry = entry.ok_or_else(|| at("rights of nobody"))?;
+                    let entry = entry.ok_or_else(|| at("rights without an access_id"))?;
                     entry.may_sign |= rights.contains(&"CA:sign");
                 }
                 ["neg_rights", _, rights @ ..] if rights.contains(&"CA:sign") => {
                     return Err(at("neg_rights for CA:sign are not known"));
                 }
                 ["cond_subjects", _, patterns @ ..] if !patterns.is_empty() => {
-                    let entry = entry.ok_or_else(|| at("subjects of nobody"))?;
+                    let entry = entry.ok_or_else(|| at("subjects without an access_id"))?;
                     for patterns in patterns {
                         let patterns = self::words(patterns).ok_or_else(|| at("a quotation does not end"))?;
                         entry.subjects.extend(patterns.iter().map(|pattern| normal(pattern)));

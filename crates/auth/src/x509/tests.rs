@@ -242,7 +242,7 @@ fn lists_over_their_time() {
     assert_eq!(verify(&bob.chain, &trust, NOW_S).unwrap_err(), Refusal::new(Cause::Revoked, revoked));
 }
 
-/// Whoever remembers what was found has to look again when the list has ended.
+/// A remembered result has to be computed again when the list has ended.
 #[test]
 fn what_was_found_holds_as_long_as_its_lists() {
     let root = authority(ROOT);
@@ -269,9 +269,7 @@ fn a_list_counts_for_an_authority_that_was_sent_along() {
     let (trust, warnings) = Trust::read(files);
     assert_eq!(
         warnings,
-        [
-            "b.r0: the revocation list of /CN=Lower: no authority here has signed it; it counts for nobody else"
-        ]
+        ["b.r0: the revocation list of /CN=Lower: no authority here has signed it; it is ignored"]
     );
     let with = |credential: &Credential| [&credential.chain[..], &lower.chain[..]].concat();
     assert_eq!(verify(&with(&ada), &trust, NOW_S).unwrap().dn(), ADA);
@@ -302,7 +300,7 @@ fn a_directory_is_read_as_far_as_it_can_be() {
     let begins = [
         "1234abcd.signing_policy: it does not speak of /DC=org/DC=example/CN=Root, which therefore may sign nothing",
         "1234abcd.signing_policy: line 1: something is missing; so its authority may sign nothing",
-        "ada.pem: /DC=org/DC=example/OU=people/CN=Ada is no authority (basicConstraints), so nobody is trusted by it",
+        "ada.pem: /DC=org/DC=example/OU=people/CN=Ada is no authority (basicConstraints), so no certificate is trusted by it",
         "broken.0: base64 decode error",
         "broken.0: there is no certificate in it",
         "empty.1: there is no certificate in it",

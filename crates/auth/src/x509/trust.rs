@@ -200,7 +200,9 @@ impl Reader {
                 let subject = shown(certificate.subject());
                 self.warn(
                     file,
-                    format!("{subject} is no authority (basicConstraints), so nobody is trusted by it"),
+                    format!(
+                        "{subject} is no authority (basicConstraints), so no certificate is trusted by it"
+                    ),
                 );
             }
             Ok(certificate) => {
@@ -297,7 +299,7 @@ impl Reader {
         }
         for (index, (file, list)) in self.lists.into_iter().enumerate() {
             if !is_used[index] {
-                let what = "no authority here has signed it; it counts for nobody else";
+                let what = "no authority here has signed it; it is ignored";
                 self.warnings.push(format!("{file}: {}: {what}", list.shown()));
             }
             trust.lists_by_issuer.entry(list.issuer.canonical()).or_default().push(index);

@@ -1,4 +1,4 @@
-//! What can be wrong with authorities, with what they allow and call back, and with the ways to them.
+//! Faults of authorities, of their policies and revocation lists, and of the chains to them.
 
 use gridlane_auth::make::*;
 

@@ -12,7 +12,7 @@ pub(crate) struct Case {
     pub(crate) world: World,
     /// Good, or what has to be in the words of the refusal.
     pub(crate) expected: Result<(), &'static str>,
-    /// Whose it is, if it is good.
+    /// Its owner, if it is good.
     pub(crate) dn: &'static str,
 }
 
@@ -26,7 +26,7 @@ impl Cases {
         self.0.push(Case { name: name.into(), world, expected, dn: USER });
     }
 
-    /// Whose the last case is, if not that of all the others.
+    /// The owner in the last case, if it is not that of all the others.
     pub(crate) fn last_dn(&mut self, dn: &'static str) {
         self.0.last_mut().unwrap().dn = dn;
     }
@@ -74,7 +74,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.0
 }
 
-/// What can be wrong at each level of a chain.
+/// Faults at each level of a chain.
 fn every_level(cases: &mut Cases, shape: (usize, usize)) {
     let (intermediates, proxies) = shape;
     let title = |what: &str, level: usize| format!("{intermediates}+{proxies}: {what} at {level}");
@@ -249,9 +249,9 @@ fn end_entities(cases: &mut Cases) {
     });
     let own = part(name(USER), 7, name(USER), 7, 1);
     let world = World { presented: vec![own.make()], ..World::of(&parts(0, 0)) };
-    cases.add("end entity: signed for itself", world.clone(), Err("signed for themselves"));
+    cases.add("end entity: signed for itself", world.clone(), Err("is self-signed"));
     let world = World { trusted: vec![own.make()], ..world };
-    cases.add("end entity: signed for itself, and in the directory", world, Err("signed for themselves"));
+    cases.add("end entity: signed for itself, and in the directory", world, Err("is self-signed"));
 }
 
 fn compared_names(cases: &mut Cases) {

@@ -4,7 +4,7 @@ use gridlane_auth::make::*;
 
 use crate::world::*;
 
-/// How many that we believe are shown to OpenSSL.
+/// Number of accepted chains that OpenSSL is asked about.
 const SHOWN: usize = 150;
 
 fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
     [head, contents.to_vec()].concat()
 }
 
-/// What of a certificate is signed.
+/// The signed part of a certificate.
 fn signed_part(certificate: &[u8]) -> Vec<u8> {
     let (_, read) = x509_parser::parse_x509_certificate(certificate).unwrap();
     read.tbs_certificate.as_ref().to_vec()

@@ -51,7 +51,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     (
         "constraint: a common name that looks like a host",
-        "nobody is let in for being a host here, and names are DNs",
+        "certificates of hosts have no rights of their own here, and names are DNs",
     ),
     ("lists, 0 proxies: by another key", OTHER_KEY),
     ("lists, 1 proxies: by another key", OTHER_KEY),
@@ -59,7 +59,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("lists, 0 proxies: none of the user's authority", MISSING),
     ("lists, 1 proxies: none of the user's authority", MISSING),
     ("lists, 2 proxies: none of the user's authority", MISSING),
-    ("lists: by a key that is not for lists", "whoever has the key has signed it; what it calls back counts"),
+    ("lists: by a key that is not for lists", "the key has signed it; its revocations count"),
     ("lists: unknown critical extension", "as if it were missing, with a warning"),
     ("lists: of others", "as if it were missing, with a warning"),
     ("ways: cross-signed, the other trusted", ONE_WAY),
@@ -105,7 +105,7 @@ fn we_judge_as_openssl_does() {
     assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), all.len(), failures.join("\n"));
 }
 
-/// What is wrong with a case, if anything.
+/// The fault of a case, if it has one.
 fn judge(case: &Case) -> Option<String> {
     let name = &case.name;
     let ours = case.world.by_us();

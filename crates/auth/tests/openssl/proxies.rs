@@ -1,4 +1,4 @@
-//! What can be wrong with proxies.
+//! Faults of proxies.
 
 use gridlane_auth::make::*;
 

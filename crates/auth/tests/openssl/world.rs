@@ -9,7 +9,7 @@ use gridlane_auth::make::*;
 use gridlane_auth::x509::{Trust, Verified, verify};
 use ring::rand::SystemRandom;
 
-/// When all is judged.
+/// The time of all verification.
 pub(crate) const NOW_S: i64 = 1_800_000_000;
 pub(crate) const HOUR_S: i64 = 3600;
 
@@ -55,7 +55,7 @@ pub(crate) fn keys() -> &'static [Key] {
 pub(crate) const P384: usize = 20;
 pub(crate) const RSA: usize = 21;
 pub(crate) const ED25519: usize = 22;
-/// Nobody's.
+/// A key without an owner.
 pub(crate) const STRANGER: usize = 19;
 
 pub(crate) fn random() -> &'static SystemRandom {
@@ -124,7 +124,7 @@ pub(crate) fn parts(intermediates: usize, proxies: usize) -> Vec<Part> {
     parts
 }
 
-/// A chain, and whom to believe.
+/// A chain, and the authorities to trust.
 #[derive(Clone, Default)]
 pub(crate) struct World {
     /// The leaf first.
@@ -168,7 +168,7 @@ impl World {
         verify(&self.presented, &trust, self.at_s)
     }
 
-    /// What OpenSSL says of it, and why.
+    /// The verdict of OpenSSL, with its reason.
     pub(crate) fn by_openssl(&self, dir: &Path) -> (bool, String) {
         for (file, contents) in self.files() {
             std::fs::write(dir.join(file), contents).unwrap();
@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-/// What a command of OpenSSL writes.
+/// The output of a command of OpenSSL.
 pub(crate) fn openssl(arguments: &[&str], dir: Option<&Path>) -> Vec<u8> {
     let mut command = Command::new("openssl");
     command.args(arguments);
@@ -204,7 +204,7 @@ pub(crate) fn openssl(arguments: &[&str], dir: Option<&Path>) -> Vec<u8> {
     output.stdout
 }
 
-/// A list of an authority that calls back these serial numbers.
+/// A list of an authority that revokes these serial numbers.
 pub(crate) fn list(issuer: &Name, signer: usize, revoked: &[u8], validity: Validity) -> Vec<u8> {
     let revoked =
         revoked.iter().map(|serial| Revoked { serial: vec![0x11, *serial], revoked_s: NOW_S - HOUR_S });

@@ -1,4 +1,4 @@
-//! What a token has to say, and for whom and when it holds.
+//! The claims that a token needs, its audience and its times.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Where keys are, and when they are fetched.
+//! The URLs of keys, and the times at which they are fetched.
 
 use gridlane_core::limits;
 

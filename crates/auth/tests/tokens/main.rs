@@ -18,7 +18,7 @@ use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 use signer::Signer;
 
-/// What tests call now.
+/// The time in tests.
 const NOW_S: i64 = 1_800_000_000;
 const ISSUER: &str = "https://iam.example/vo/";
 const SERVER: &str = "https://storage.example:1094";
@@ -34,7 +34,7 @@ fn issuer() -> Issuer {
     }
 }
 
-/// What a token of the WLCG profile has to say.
+/// The claims of a token of the WLCG profile.
 fn wlcg() -> Value {
     json!({
         "iss": ISSUER, "sub": "b7a4", "aud": SERVER, "exp": NOW_S + 3600, "iat": NOW_S, "nbf": NOW_S - 60, "jti": "1",
@@ -42,7 +42,7 @@ fn wlcg() -> Value {
     })
 }
 
-/// What a SciToken has to say.
+/// The claims of a SciToken.
 fn scitoken() -> Value {
     json!({
         "iss": ISSUER, "sub": "b7a4", "aud": "ANY", "exp": NOW_S + 3600, "iat": NOW_S, "nbf": NOW_S,
@@ -65,13 +65,13 @@ fn verified(token: &str, keys: &KeySet) -> Result<TokenIdentity, Refusal> {
     verify(token, &[issuer()], |_| Some(Arc::new(keys.clone())), &[SERVER.to_owned()], NOW_S)
 }
 
-/// What is made of claims that are signed as they should be.
+/// The verdict about claims with a good signature.
 fn of_claims(claims: &Value) -> Result<TokenIdentity, Refusal> {
     let signer = Signer::shared();
     verified(&signer.token(claims), &signer.key_set())
 }
 
-/// What is made of scopes, as `grants /path` each.
+/// The capabilities of scopes, as `grants /path` each.
 fn of_scopes(claims: Value, scope: &str) -> Result<Vec<String>, Refusal> {
     let identity = of_claims(&with(claims, &json!({ "scope": scope })))?;
     Ok(identity.capabilities.iter().map(|able| format!("{} {}", able.may, able.under)).collect())

@@ -1,4 +1,4 @@
-//! What scopes allow, and where.
+//! The rights of scopes, and their paths.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Who signed it, and how.
+//! Signatures: keys and algorithms.
 
 use ring::hmac;
 
@@ -53,7 +53,7 @@ fn every_algorithm_verifies_what_it_signed_and_nothing_else() {
     }
 }
 
-/// RFC 8725, 2.1: what a public key proves depends on the algorithm, and whoever makes a token names it.
+/// RFC 8725, 2.1: the proof by a public key depends on the algorithm, and the token names it.
 #[test]
 fn a_public_key_is_no_secret() {
     let signer = Signer::new(Algorithm::Rs256, "rsa");
@@ -219,7 +219,7 @@ fn who_is_not_on_the_list_is_asked_for_nothing() {
         let refusal = verify(&signer.token(&claims), &[issuer()], none, &[], NOW_S).unwrap_err();
         assert_eq!(refusal.cause, Cause::Malformed);
     }
-    // Whoever cannot sign learns neither what this server is called nor what time it is here.
+    // Without a good signature a client learns neither this server's name nor its time.
     let bad = json!({"aud": "https://elsewhere.example", "exp": 1, "scope": "storage.read"});
     let stranger = Signer::new(Algorithm::Es256, &signer.id);
     assert_eq!(cause(&stranger.token(&with(wlcg(), &bad)), &signer.key_set()), Cause::BadSignature);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use gridlane_auth::token::keys::{Algorithm, KeySet};
 
-/// Somebody who signs tokens.
+/// A signer of tokens.
 pub(super) struct Signer {
     pub(super) algorithm: Algorithm,
     pub(super) id: String,

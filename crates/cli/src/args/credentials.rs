@@ -7,25 +7,25 @@ use clap::builder::FalseyValueParser;
 use gridlane_client::credentials::Wanted;
 use gridlane_peer::HostPattern;
 
-/// Credentials for servers, and the servers that may see them.
+/// Credentials for servers, and the servers that get them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct CredentialArgs {
-    /// Show the token in this file, over TLS only, to the servers that are named here [default: that of BEARER_TOKEN,
+    /// Send the token in this file, over TLS only, to the servers that are named here [default: that of BEARER_TOKEN,
     /// of BEARER_TOKEN_FILE, of bt_u$UID in $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Show the certificate or proxy in this PEM file [default, without a token: that of X509_USER_PROXY, of
+    /// Present the certificate or proxy in this PEM file [default, without a token: that of X509_USER_PROXY, of
     /// /tmp/x509up_u$UID, of X509_USER_CERT, of ~/.globus]
     #[arg(long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
     /// The certificate's private key (PEM) [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Show it to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)
+    /// Send them to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)
     #[arg(long, value_name = "HOST", env = "GRIDLANE_FORWARD_CREDENTIALS_TO", value_delimiter = ',', value_parser = HostPattern::parse)]
     pub(crate) forward_credentials_to: Vec<HostPattern>,
-    /// Show nothing but what is in URLs [env: GRIDLANE_NO_CREDENTIALS, where --token-file and --cert are not given]
+    /// Send no credentials but those in URLs [env: GRIDLANE_NO_CREDENTIALS, where --token-file and --cert are not given]
     #[arg(long, conflicts_with_all = ["token_file", "cert"])]
     pub(crate) no_credentials: bool,
     /// The environment's word is an argument of its own: what is typed is stronger, where two options contradict.

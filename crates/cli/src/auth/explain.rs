@@ -19,7 +19,7 @@ use crate::args::Global;
 use crate::output::{print_event, to_stdout};
 use crate::serve::{self, WhoMay};
 
-/// Say which rule of a server's configuration decides, and why the others do not.
+/// Print the rule of a server's configuration that decides, and why the others do not apply.
 ///
 /// The client is described by options, or read from a line of the server's log (--log-line); without any it has no
 /// credentials. Exits with 0 if it may be done, with 4 if not.
@@ -28,7 +28,7 @@ pub(crate) struct ExplainArgs {
     /// The operation; with --log-line the one of the line
     #[arg(required_unless_present = "log_line")]
     operation: Option<OperationWord>,
-    /// Where: a path of the server
+    /// A path of the server
     #[arg(required_unless_present = "log_line")]
     path: Option<String>,
     /// Reads a line of the access or audit log from standard input instead
@@ -55,7 +55,7 @@ pub(crate) struct ExplainArgs {
     /// One of its groups: /atlas/production; may be repeated
     #[arg(long, value_name = "GROUP", requires = "issuer")]
     group: Vec<Fqan>,
-    /// Where the client is
+    /// The client's address
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
     /// Directory that `gridlane serve` was given, where no configuration file has exports
@@ -82,9 +82,9 @@ pub(crate) enum OperationWord {
     Delete,
     /// Give another name
     Rename,
-    /// Have it staged
+    /// Stage a file
     Stage,
-    /// An operator's business
+    /// Administer the server
     Admin,
 }
 
@@ -232,7 +232,7 @@ fn shown(identity: &Identity) -> String {
         _ => identity.fqans().iter().map(Fqan::to_string).collect(),
     };
     let name = match identity.name() {
-        "" => "somebody",
+        "" => "no name",
         name => name,
     };
     match (identity.is_anonymous(), more.is_empty()) {
@@ -246,12 +246,13 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
     let (policy, Question { identity, address, operation, path, decided, said }) =
         (&who_may.policy, question);
     let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
-    let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
+    let mut text =
+        format!("client:  {}, from {address}\nrequest: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
-        text.push_str(&format!("      by itself it may {may} under {under}\n"));
+        text.push_str(&format!("         by itself it may {may} under {under}\n"));
     }
     if identity.capabilities().is_some() {
-        text.push_str("      and what anyone may; other rules do not count for it\n");
+        text.push_str("         and the rules for anyone; other rules do not count for it\n");
     }
     let verdicts = verdicts(policy, question);
     let width = verdicts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

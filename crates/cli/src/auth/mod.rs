@@ -13,7 +13,7 @@ use gridlane_core::Result;
 
 use crate::args::Global;
 
-/// Make and show credentials, and say what they allow.
+/// Make and show credentials, and explain decisions about them.
 #[derive(Debug, Args)]
 pub(crate) struct AuthArgs {
     #[command(subcommand)]

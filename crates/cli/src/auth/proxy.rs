@@ -45,13 +45,13 @@ pub(crate) struct ProxyArgs {
     /// Its private key (PEM) [default: --cert if given, else X509_USER_KEY, or ~/.globus/userkey.pem]
     #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_KEY")]
     pub(crate) key: Option<PathBuf>,
-    /// Where the proxy goes; what is there is replaced [default: X509_USER_PROXY, or /tmp/x509up_uID]
+    /// File for the proxy, replaced if it exists [default: X509_USER_PROXY, or /tmp/x509up_uID]
     #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_OUT")]
     pub(crate) out: Option<PathBuf>,
-    /// For so long, if the certificate lasts
+    /// Lifetime in hours; never longer than the certificate's
     #[arg(long, value_name = "HOURS", default_value_t = 12, value_parser = clap::value_parser!(i64).range(1..=HOURS_MAX), env = "GRIDLANE_PROXY_HOURS")]
     pub(crate) hours: i64,
-    /// Not for starting jobs: a limited proxy
+    /// Make a limited proxy, which starts no jobs
     #[arg(long, env = "GRIDLANE_PROXY_LIMITED", value_parser = FalseyValueParser::new())]
     pub(crate) limited: bool,
     /// Number of proxies that may be made of it, one of the other [default: any number]
@@ -72,7 +72,7 @@ pub(crate) struct ProxyArgs {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "voms_cert", env = "GRIDLANE_PROXY_VOMS_KEY")]
     pub(crate) voms_key: Option<PathBuf>,
-    /// Make nothing: show this proxy [default: --out, X509_USER_PROXY, or /tmp/x509up_uID]. What it says is not checked
+    /// Make nothing: show this proxy [default: --out, X509_USER_PROXY, or /tmp/x509up_uID]. Its content is not verified
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) show: Option<Option<PathBuf>>,
 }

@@ -1,4 +1,4 @@
-//! `gridlane auth token`: gets a macaroon from a server, gives less of one away, and shows what a token says.
+//! `gridlane auth token`: gets a macaroon from a server, restricts one, and prints the content of a token.
 
 mod show;
 
@@ -23,11 +23,11 @@ use crate::files::parse;
 use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
 
-/// Get a macaroon from a server, give less of one away, or show what a token says.
+/// Get a macaroon from a server, restrict one, or print the content of a token.
 ///
 /// A macaroon is a token that the server makes for clients that prove their identity, by a certificate, a token or a
-/// password in the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. It
-/// is all that is needed to use it: with --out it goes to a file that its user alone may read, and only when it is there;
+/// password in the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. Its
+/// text is enough to use it: with --out it goes to a file that its user alone may read, which is made only for a macaroon;
 /// else it alone is printed on standard output.
 ///
 /// Any holder of a macaroon can make one of it that allows less, without a server: with --attenuate it is read from
@@ -39,7 +39,7 @@ use crate::pki::{now_s, tell, usage};
     \x20   BEARER_TOKEN_FILE=token gridlane cp https://se.example/run7/f .\n\
     \x20   gridlane auth token --attenuate --lifetime 10m --out less <token")]
 pub(crate) struct TokenArgs {
-    /// For what: an https URL of a file or directory
+    /// An https URL of a file or directory that it is for
     #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show"], add = crate::args::remote())]
     pub(crate) url: Option<String>,
     /// Operations that it allows: read, list, create, overwrite, delete, stage, stat [default: all that the server
@@ -49,7 +49,7 @@ pub(crate) struct TokenArgs {
     /// Its lifetime: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime_s, env = "GRIDLANE_TOKEN_LIFETIME")]
     pub(crate) lifetime: Option<u64>,
-    /// From where it may be used (repeatable): an address or a network. XRootD's servers do not know this
+    /// Address or network that it may be used from (repeatable). XRootD's servers do not know this
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', env = "GRIDLANE_TOKEN_FROM")]
     pub(crate) from: Vec<Network>,
     /// Use no server: make one that allows less of the macaroon on standard input
@@ -58,8 +58,8 @@ pub(crate) struct TokenArgs {
     /// With --attenuate: only for this path of the server and what is below it
     #[arg(long, value_name = "PATH", requires = "attenuate")]
     pub(crate) path: Option<String>,
-    /// Get nothing: show what this token says, `-` for standard input [default: the one that commands would show to
-    /// servers]. What it says is not checked
+    /// Get nothing: print the content of this token, `-` for standard input [default: the one that commands would
+    /// send to servers]. It is not verified
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["url", "attenuate"])]
     pub(crate) show: Option<Option<String>>,
     /// Write it to this file, which its user alone may read, and which stays as it was when there is none
@@ -170,7 +170,7 @@ async fn request(client: &Client, url: &Url, args: &TokenArgs) -> Result<(Secret
     let text = text.ok_or_else(|| broken("there is no macaroon in the answer"))?.trim();
     let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_token {
-        return Err(broken("what the server calls a macaroon is none"));
+        return Err(broken("the server's macaroon cannot be read"));
     }
     Ok((Secret::new(text), answer["expires_in"].as_u64()))
 }
@@ -190,8 +190,8 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         caveats.push(Caveat::Ip(args.from.clone()));
     }
     if caveats.is_empty() {
-        let what = "nothing is to be taken away from the macaroon";
-        return Err(usage(what.into()).hint("say what is left of it: --may, --path, --lifetime, --from"));
+        let what = "the macaroon would stay as it is";
+        return Err(usage(what.into()).hint("restrict it by --may, --path, --lifetime or --from"));
     }
     let less = attenuate(read_stdin()?.expose(), &caveats).map_err(|refusal| usage(refusal.message))?;
     tell_token(&less, None, args, global)

@@ -9,9 +9,9 @@ const DAYS_MAX: i64 = 36_525;
 
 /// Make an authority, and certificates for test servers and users.
 ///
-/// For a fleet of test servers, of which each has to be told from the others, and for trying out rules. `init` makes an
-/// authority in a directory, the other commands what it vouches for. The authority's key lies in that directory without
-/// a passphrase: to read it is enough to take any identity. Do not make servers of real data trust it.
+/// For a fleet of test servers with a certificate each, and for trying out rules. `init` makes an authority in a
+/// directory, the other commands make certificates that it signs. The authority's key lies in that directory without a
+/// passphrase: a copy of it can sign any identity. Do not make servers of real data trust it.
 ///
 /// DIR/certificates is a directory of authorities as the grid has them, for X509_CERT_DIR, curl --capath and XRootD.
 #[derive(Debug, Args)]
@@ -32,14 +32,13 @@ pub(crate) enum PkiCommand {
 
 /// Make an authority.
 ///
-/// Its certificate, what it may sign, and an empty list of what it called back go to DIR/certificates, its key to
-/// DIR/ca.key.
+/// Its certificate, its signing policy and an empty revocation list go to DIR/certificates, its key to DIR/ca.key.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where everything goes
+    /// Directory that is made, with all files
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// The authority's name; what it vouches for has the same parts in front, without the last one
+    /// The authority's name; names in its certificates begin with the same parts, without the last one
     #[arg(
         long,
         value_name = "NAME",
@@ -47,7 +46,7 @@ pub(crate) struct InitArgs {
         env = "GRIDLANE_PKI_NAME"
     )]
     pub(crate) name: String,
-    /// For so long
+    /// Days that it lasts
     #[arg(long, value_name = "DAYS", default_value_t = 3650, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
     /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
@@ -60,16 +59,16 @@ pub(crate) struct InitArgs {
 /// Each in DIR/hosts/NAME: hostcert.pem and hostkey.pem, for `gridlane serve --cert FILE --key FILE`.
 #[derive(Debug, Args)]
 pub(crate) struct HostArgs {
-    /// Where `init` made the authority
+    /// Directory of the authority, as `init` made it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Names or addresses that clients call the hosts by
+    /// Names or addresses of the hosts
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Another name or address of each of them: localhost, 127.0.0.1 (repeatable)
     #[arg(long, value_name = "NAME|IP", env = "GRIDLANE_PKI_ALIAS", value_delimiter = ',')]
     pub(crate) alias: Vec<String>,
-    /// For so long, if the authority lasts
+    /// Days that it lasts; never longer than the authority
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
     /// Use this private key (PEM) and make none; of one host only
@@ -82,13 +81,13 @@ pub(crate) struct HostArgs {
 /// In DIR/users/NAME: usercert.pem and userkey.pem, for `gridlane auth proxy --cert FILE --key FILE`.
 #[derive(Debug, Args)]
 pub(crate) struct UserArgs {
-    /// Where `init` made the authority
+    /// Directory of the authority, as `init` made it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// The user's name: "Ada Lovelace"
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// For so long, if the authority lasts
+    /// Days that it lasts; never longer than the authority
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
     /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
@@ -96,14 +95,14 @@ pub(crate) struct UserArgs {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// Make what a VOMS server of a virtual organisation has.
+/// Make a VOMS server's certificate and key for a virtual organisation.
 ///
 /// Certificate and key in DIR/voms/VO: vomscert.pem and vomskey.pem, for `gridlane auth proxy --voms VO`, which puts
 /// groups and roles into a proxy as the server would. DIR/vomsdir is for X509_VOMS_DIR: it names the VO's servers.
 /// No server is started.
 #[derive(Debug, Args)]
 pub(crate) struct VomsArgs {
-    /// Where `init` made the authority
+    /// Directory of the authority, as `init` made it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// The virtual organisation
@@ -112,7 +111,7 @@ pub(crate) struct VomsArgs {
     /// The server's name [default: voms.VO.example.org]
     #[arg(long, value_name = "NAME", env = "GRIDLANE_PKI_VOMS_HOST")]
     pub(crate) host: Option<String>,
-    /// For so long, if the authority lasts
+    /// Days that it lasts; never longer than the authority
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
     /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
@@ -120,12 +119,12 @@ pub(crate) struct VomsArgs {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// Call a certificate back.
+/// Revoke a certificate.
 ///
-/// It is added to the list in DIR/certificates, which servers read from there.
+/// It is added to the revocation list in DIR/certificates, which servers read from there.
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArgs {
-    /// Where `init` made the authority
+    /// Directory of the authority, as `init` made it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// The certificate (PEM)

@@ -4,7 +4,7 @@
 //! ca.key                            its key
 //! certificates/HASH.0               its certificate
 //! certificates/HASH.signing_policy  which names it may vouch for (Globus)
-//! certificates/HASH.r0              what it called back
+//! certificates/HASH.r0              its revocation list
 //! ```
 //!
 //! `HASH` is OpenSSL's of its name: how programs find it.
@@ -150,7 +150,7 @@ impl Authority {
         let contents = Contents::read(der)?;
         match contents.is_by(&self.credential)? {
             true if contents.subject == contents.issuer => {
-                Err(usage("an authority cannot call itself back".into()))
+                Err(usage("an authority cannot revoke itself".into()))
             }
             true => Ok(contents),
             false => Err(usage(format!("it was made by another authority: {}", contents.issuer))),

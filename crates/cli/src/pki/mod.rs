@@ -47,7 +47,7 @@ fn init(args: &InitArgs, global: &Global) -> Result<()> {
     let directory = quoted(&args.directory);
     let next = format!(
         "gridlane pki host {directory} NAME\n  gridlane pki user {directory} NAME\n  \
-         export X509_CERT_DIR={directory}/certificates    # for whoever is to trust it"
+         export X509_CERT_DIR={directory}/certificates    # where it is to be trusted"
     );
     made.tell(&next, global)
 }

@@ -161,7 +161,7 @@ impl GoodFiles {
         for (name, contents) in &mut files {
             let Some(before) = self.0.get(name).filter(|before| *before != contents) else { continue };
             if let Some(what) = warnings.iter().find(|warning| is_about(warning, name)) {
-                told.push(format!("{what}; what was in it before goes on counting"));
+                told.push(format!("{what}; its earlier content stays in force"));
                 contents.clone_from(before);
             }
         }
@@ -308,7 +308,7 @@ impl AuthTable {
                 && realm.bytes().all(|byte| (0x20..0x7f).contains(&byte) && !b"\"\\".contains(&byte))
         };
         if let Some(realm) = self.realm.as_ref().filter(|realm| !realm_is_word(realm)) {
-            return Err(wrong(format!("{realm:?} is no realm: letters, digits and spaces are")));
+            return Err(wrong(format!("{realm:?} cannot be a realm: use letters, digits and spaces")));
         }
         let issuers = self.issuer.into_iter().map(|table| {
             let url = table.url.clone();
@@ -363,7 +363,7 @@ impl LimitsTable {
             None => None,
         };
         if self.connections == Some(0) || self.requests == Some(0) || rate == Some(0) {
-            return Err(wrong("a limit of 0 lets nobody in: leave it out, or give nobody a rule".to_owned()));
+            return Err(wrong("a limit of 0 admits no client: leave it out for no limit".to_owned()));
         }
         Ok(ClientLimits {
             connections_max: self.connections,

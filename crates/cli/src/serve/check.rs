@@ -106,7 +106,7 @@ fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
     };
     let asked = match ways {
         [] => "clients need no credentials".to_owned(),
-        ways => format!("clients show {}", ways.iter().map(say).collect::<Vec<_>>().join(", or else ")),
+        ways => format!("clients send {}", ways.iter().map(say).collect::<Vec<_>>().join(", or else ")),
     };
     let tls = match root.tls {
         Some(RootTls::Login) => "; all begin TLS first",
@@ -160,16 +160,16 @@ fn mixed_up(rules: &[Rule], issuers: &[Issuer]) -> Vec<String> {
     let of_any: Vec<&Rule> = rules.iter().filter(|rule| rule.who.issuer.is_none()).collect();
     for rule in &of_any {
         if issuers.len() > 1 && says(rule, &["{subject}"]) {
-            doubts.push(format!("{} is about that subject of any issuer: say which (`issuer`)", rule.name));
+            doubts.push(format!("{} matches that subject of any issuer: add `issuer`", rule.name));
         }
     }
     let is_about_groups =
         |rule: &&Rule| rule.who.vo.is_some() || rule.who.group.is_some() || says(rule, &["{vo}", "{group}"]);
     if of_any.iter().any(is_about_groups) {
         let unbound = issuers.iter().filter(|issuer| issuer.vo.is_none());
-        doubts.extend(unbound.map(|issuer| {
-            format!("tokens of {} may name groups of any VO: say which it speaks for (`vo`)", issuer.url)
-        }));
+        doubts.extend(
+            unbound.map(|issuer| format!("tokens of {} may name groups of any VO: add `vo`", issuer.url)),
+        );
     }
     doubts
 }
@@ -253,13 +253,13 @@ impl Findings {
         for (name, not_after_s, next_update_s) in trust.dates() {
             let days = not_after_s.saturating_sub(now_s) / 86_400;
             if not_after_s <= now_s {
-                self.warnings.push(format!("the authority {name} has expired: it lets no client in"));
+                self.warnings.push(format!("the authority {name} has expired: its certificates are refused"));
             } else if days < AUTHORITY_EXPIRY_DAYS_MIN {
                 self.warnings.push(format!("the authority {name} expires in {days} days"));
             }
             if next_update_s.is_some_and(|next_update_s| next_update_s <= now_s) {
                 self.warnings.push(format!(
-                    "the revocation list of {name} is out of date: no client with its certificates is let in (fetch-crl gets a new one)"
+                    "the revocation list of {name} is out of date: certificates of that authority are refused (fetch-crl gets a new list)"
                 ));
             }
         }
@@ -341,7 +341,7 @@ impl Findings {
         let is_for = |name: &&str| tls::is_for(&certificate.cert, name).is_ok_and(|is_for| !is_for);
         if let Some(name) = server_name.filter(is_for) {
             self.warnings.push(format!(
-                "the certificate {shown} is not for {name} (server-name): clients that call it so refuse it"
+                "the certificate {shown} is not for {name} (server-name): clients that use this name refuse it"
             ));
         }
     }

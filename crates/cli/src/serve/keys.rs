@@ -26,7 +26,7 @@ impl KeyFetcher {
     async fn fetched(&self, url: &str) -> Result<Vec<u8>> {
         let url = Url::parse_absolute(url)?;
         if url.scheme() != Scheme::Https {
-            let message = "what an issuer publishes is believed over https only";
+            let message = "the keys of an issuer are fetched over https only";
             return Err(Error::new(ErrorKind::Denied, message).endpoint(&url));
         }
         let request = Request::new("GET", &url).header("Accept", "application/json").stays();

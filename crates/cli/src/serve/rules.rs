@@ -86,7 +86,7 @@ impl RuleTable {
             ("scope", &self.scope),
         ];
         if let Some((key, _)) = said.iter().find(|(_, value)| value.as_deref() == Some("")) {
-            return Err(wrong(format!("`{key}` is empty")));
+            return Err(wrong(format!("`{key}` is empty: give it a value, or leave it out")));
         }
         let named = said.iter().find(|(_, value)| value.is_some()).map(|(key, _)| *key);
         let class = match (self.who, named) {
@@ -94,14 +94,16 @@ impl RuleTable {
             (Some(ClassWord::Macaroon), None) => Class::Macaroons,
             (Some(who @ (ClassWord::Anyone | ClassWord::Macaroon)), Some(key)) => {
                 let who = if who == ClassWord::Anyone { "anyone" } else { "macaroon" };
-                return Err(wrong(format!("who = \"{who}\" and `{key}` contradict each other")));
+                return Err(wrong(format!(
+                    "who = \"{who}\" and `{key}` contradict each other: leave one of them out"
+                )));
             }
             (Some(ClassWord::Authenticated), _) | (None, Some(_)) => Class::Authenticated,
             (None, None) if self.addresses.is_some() => Class::Anyone,
             (None, None) => {
-                let what = "a rule says whom it is about: by `who`, `dn`, `user`, `vo`, `group`, `role`, `issuer`, `subject`, `scope` or `addresses`";
+                let what = "it names no clients, by `who`, `dn`, `user`, `vo`, `group`, `role`, `issuer`, `subject`, `scope` or `addresses`";
                 return Err(wrong(what.to_owned())
-                    .hint("who = \"anyone\" is everybody, with or without a credential"));
+                    .hint("add who = \"anyone\" for all clients, with or without credentials"));
             }
         };
         if let Some(dn) = self.dn.as_deref().filter(|dn| !dn.starts_with('/') && *dn != "*") {
@@ -119,14 +121,13 @@ impl RuleTable {
             }
         }
         if self.subject.is_some() && self.issuer.is_none() {
-            let what =
-                "`subject` without `issuer`: another issuer may give the same subject to somebody else";
+            let what = "`subject` without `issuer`: another issuer may give the same subject to another user";
             return Err(wrong(what.to_owned()).hint("add `issuer`, as it stands in [[auth.issuer]]"));
         }
         let networks = match self.addresses.map(Words::all) {
             Some(none) if none.is_empty() => {
                 return Err(wrong(
-                    "a rule with no addresses is about nobody: write \"any\" for all".to_owned(),
+                    "`addresses` is an empty list, which no client matches: write \"any\" for all".to_owned(),
                 ));
             }
             Some(addresses) => Network::parse_list(addresses.iter().map(String::as_str))?,
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_rule_is_about() {
+    fn rules_match_classes_of_clients() {
         for (text, class) in [
             ("who = \"anyone\"\nmay = []", Class::Anyone),
             ("addresses = \"10.0.0.0/8\"\nmay = []", Class::Anyone),
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, word) in [
-            ("may = [\"read\"]", "whom"),
+            ("may = [\"read\"]", "names no clients"),
             ("who = \"me\"\nmay = []", "me"),
             ("who = \"anyone\"\nvo = \"atlas\"\nmay = []", "contradict"),
             ("who = \"macaroon\"\nuser = \"ada\"\nmay = []", "contradict"),
@@ -192,7 +193,7 @@ mod tests {
             ("vo = \"atlas\"\nmay = [\"fly\"]", "fly"),
             ("vo = \"atlas\"\nmay = []\nunder = \"/{host}\"", "{host}"),
             ("addresses = \"10.0.0.1/8\"\nmay = []", "10.0.0.1/8"),
-            ("addresses = []\nmay = []", "nobody"),
+            ("addresses = []\nmay = []", "no client matches"),
             ("vo = \"atlas\"", "may"),
             ("subject = \"ada\"\nmay = []", "without `issuer`"),
         ] {

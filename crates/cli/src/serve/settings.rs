@@ -122,8 +122,8 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
         let overlaps = |(other, _): &&(PathBuf, &Plan)| real.starts_with(other) || other.starts_with(&real);
         if let Some((_, other)) = known.iter().find(overlaps) {
             let (one, other) = (plan.directory.display(), other.directory.display());
-            return Err(usage(format!("the directories {one} and {other} lie in each other"))
-                .hint("export directories that have nothing in common"));
+            return Err(usage(format!("the directories {one} and {other} overlap"))
+                .hint("export directories of which none lies in another"));
         }
         known.push((real, plan));
     }
@@ -235,7 +235,10 @@ fn open_storage(plan: &Plan) -> Result<OpenStorage> {
     let counter = Arc::downgrade(&storage);
     // Without it nothing would ever be refused.
     let failed = |cause: std::io::Error| {
-        let what = format!("cannot export {}: no thread counts what it holds", plan.directory.display());
+        let what = format!(
+            "cannot export {} with a quota: there is no thread to count its files",
+            plan.directory.display()
+        );
         Error::local_io(what, &cause).hint(room::MORE_THREADS)
     };
     // A walk that a dead disk holds up holds up nothing else.
@@ -346,7 +349,7 @@ pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>>
             let message =
                 format!("{address} is reachable from other machines, and clients need no credentials");
             Err(usage(message)
-                .hint("say in [auth] how clients prove their identity, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if every client may read"))
+                .hint("configure authentication in [auth], listen on 127.0.0.1 or [::1], or add --insecure-allow-anonymous if every client may read"))
         }
         _ => Ok(listen),
     }
@@ -360,7 +363,7 @@ pub(super) fn admin(args: &ServeArgs) -> Result<Option<SocketAddr>> {
         Some(open) => {
             let message =
                 format!("--admin {open} is reachable from other machines, and clients need no credentials");
-            Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"))
+            Err(usage(message).hint("use 127.0.0.1 or [::1], or add --insecure-admin"))
         }
         None => Ok(address),
     }

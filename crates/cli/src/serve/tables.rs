@@ -113,8 +113,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
     let (root, auth) = (root.unwrap_or_default(), auth.unwrap_or_default());
     if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Ztn)) && !auth.takes_bearers() {
-        let what =
-            "auth is \"ztn\", and nobody's tokens count: [auth] has neither an issuer nor macaroon-secrets";
+        let what = "auth is \"ztn\", and no token counts: add [[auth.issuer]] or macaroon-secrets to [auth]";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
     }
     Ok(Tables { plans, root, auth, rules })
@@ -168,17 +167,17 @@ fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
     for word in words {
         let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
             let what = format!(
-                "{word:?} is no auth: it is \"none\" alone, or \"host\", \"unix\", \"ztn\", or several"
+                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"host\", \"unix\" and \"ztn\""
             );
             return Err(wrong(what));
         };
         if ways.contains(&way) {
-            return Err(wrong(format!("{word:?} is twice in auth")));
+            return Err(wrong(format!("{word:?} is in auth twice: remove one")));
         }
         ways.push(way);
     }
     match ways.is_empty() {
-        true => Err(wrong("auth is empty: nobody is asked by \"none\"".to_owned())),
+        true => Err(wrong("auth is an empty list: write \"none\" for no authentication".to_owned())),
         false => Ok(ways),
     }
 }
@@ -233,7 +232,11 @@ impl Table {
         let own = rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.changes()));
         let grants_changes = own.or(ruled).map(|changes| changes || ruled == Some(true));
         let allow_write = match (self.read_only.unwrap_or(false), self.allow_write) {
-            (true, Some(true)) => return Err(wrong("it is both read-only and allow-write".to_owned())),
+            (true, Some(true)) => {
+                return Err(wrong(
+                    "read-only and allow-write contradict each other: leave one of them out".to_owned(),
+                ));
+            }
             (true, _) | (_, Some(false)) => false,
             (false, said) => grants_changes.unwrap_or(said.unwrap_or(defaults.allow_write)),
         };
@@ -281,7 +284,7 @@ fn mirror(text: &str) -> Result<Url> {
     let url = Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))?;
     match url.scheme().is_root() {
         false => Ok(url),
-        true => Err(wrong(format!("{url} is no mirror: those are http and https URLs"))),
+        true => Err(wrong(format!("{url} cannot be a mirror: mirrors are http and https URLs"))),
     }
 }
 
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different_over_root() {
+    fn settings_over_root() {
         let root = |table: &str| read(table, DEFAULTS).map(|tables| tables.root);
         assert_eq!(root("").unwrap(), RootSettings::default());
         assert_eq!(root("[root]\n").unwrap(), RootSettings::default());
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
         for (line, word) in [
             ("auth = \"gsi\"", "gsi"),
-            ("auth = \"ztn\"", "nobody's tokens"),
+            ("auth = \"ztn\"", "no token counts"),
             ("auth = []", "none"),
             ("auth = [\"none\", \"unix\"]", "none"),
             ("auth = [\"unix\", \"unix\"]", "twice"),
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_write() {
+    fn rules_and_options_allow_writing() {
         let allows = |more: &str, default| {
             let text = format!("[[export]]\ndirectory = \"/d\"\n{more}\n");
             let defaults = Defaults { allow_write: default, ..DEFAULTS };
@@ -428,8 +431,8 @@ mod tests {
             ("directory = \"/d\"\nmirrors = [\"x\"]", "x"),
             ("directory = \"/d\"\nrules = [{ addresses = \"10.0.0.1/8\", may = [] }]", "10.0.0.1/8"),
             ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [\"fly\"] }]", "fly"),
-            ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "whom"),
-            ("directory = \"/d\"\nrules = [{ addresses = [], may = [\"read\"] }]", "nobody"),
+            ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "names no clients"),
+            ("directory = \"/d\"\nrules = [{ addresses = [], may = [\"read\"] }]", "no client matches"),
             ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], under = \"/{x}\" }]", "{x}"),
             ("directory = \"/d\"\nrules = [{ who = \"me\", may = [] }]", "me"),
             ("directory = \"/d\"\ncompat = { fly = true }", "fly"),

@@ -12,10 +12,10 @@ use clap::{Args, Subcommand, ValueEnum};
 /// delay, a queue and losses. `exec` runs commands at a site: real programs over the real kernel's TCP. Names of
 /// sites resolve inside. Nothing outside the namespaces changes, and nothing is left after `down`.
 ///
-/// To be run as root, or as a user who may make user namespaces and use /dev/net/tun.
+/// Needs root, or the right to make user namespaces and to use /dev/net/tun.
 #[derive(Debug, Args)]
 pub(crate) struct WanArgs {
-    /// Which network, when there are several
+    /// Name of the network, when there are several
     #[arg(long, global = true, value_name = "NAME", default_value = "default", env = "GRIDLANE_WAN_NAME")]
     pub(crate) name: String,
     #[command(subcommand)]
@@ -28,7 +28,7 @@ pub(crate) enum WanCommand {
     Up(UpArgs),
     Set(SetArgs),
     Exec(ExecArgs),
-    /// Show sites, paths, links and what happened to packets
+    /// Show sites, paths, links and counters of packets
     Show,
     Check(CheckArgs),
     /// Take a network down, or clean up after one that died
@@ -66,7 +66,7 @@ pub(crate) enum BackEndArg {
 
 /// Change a link while traffic runs.
 ///
-/// What is not given stays as it is. What is on its way is not called back.
+/// Settings that are not given stay. Packets on their way arrive as before.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// Name of the link
@@ -92,10 +92,10 @@ pub(crate) struct SetArgs {
     /// Everything that is sent vanishes from now on
     #[arg(long, conflicts_with = "up")]
     pub(crate) down: bool,
-    /// It does not any more
+    /// The end of --down
     #[arg(long)]
     pub(crate) up: bool,
-    /// First bring back what the scenario says
+    /// First bring back the scenario's settings
     #[arg(long)]
     pub(crate) restore: bool,
 }
@@ -105,7 +105,7 @@ pub(crate) struct SetArgs {
 /// The command replaces this process: its exit code is the one you get. 127: there is no such command.
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
-    /// Where to run it
+    /// Site to run it at
     pub(crate) site: String,
     /// Start the scenario's timetable again at the same moment
     #[arg(long)]
@@ -115,7 +115,7 @@ pub(crate) struct ExecArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Measure whether the emulation is what it says, on this machine.
+/// Measure whether the emulation keeps its figures, on this machine.
 ///
 /// Makes networks of its own and sends through them: round-trip times, what one TCP stream reaches under BBR and
 /// CUBIC, losses, queues, the forwarder's CPU. Takes some minutes; run it before you believe a figure. Exit

@@ -338,7 +338,7 @@ fn a_new_list_of_revoked_certificates_counts_everywhere() {
     loop {
         let event = site.server.next_event();
         assert_eq!(event["type"], "reloaded");
-        if event["warnings"].to_string().matches("goes on counting").count() > 0 {
+        if event["warnings"].to_string().matches("stays in force").count() > 0 {
             break;
         }
     }
@@ -375,7 +375,7 @@ fn macaroons_outlive_a_change_of_secrets_until_they_are_called_back() {
     let id = last["identity"]["id"].as_str().unwrap();
     assert_eq!(last["identity"]["name"], ADA_DN);
     replace(&site.scratch.join("revoked"), format!("# stolen\n{id}\n").as_bytes());
-    until("it is called back", || site.by_macaroon(&new, "data/f", &[]) == 401);
+    until("it is revoked", || site.by_macaroon(&new, "data/f", &[]) == 401);
     assert_eq!(site.by_macaroon(&site.macaroon("data/"), "data/f", &[]), 200);
     assert_eq!(site.metric("gridlane_auth_refused_total{method=\"macaroon\",cause=\"revoked\"}"), Some(1.0));
 }

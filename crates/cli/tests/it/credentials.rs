@@ -426,7 +426,7 @@ fn over_root_what_has_expired_is_passed_over() {
     };
     // It might be asked for, where the server begins TLS.
     let warned = fetch(Some("BEARER_TOKEN"));
-    assert!(warned.event("warning")["message"].as_str().unwrap().contains("shown to no server"));
+    assert!(warned.event("warning")["message"].as_str().unwrap().contains("sent to no server"));
     let user = std::fs::metadata(scratch.path()).unwrap().uid();
     private(&scratch.dir("runtime").join(format!("bt_u{user}")), &jwt(-180));
     fetch(None);

@@ -115,7 +115,7 @@ fn directories_that_lie_in_each_other_are_refused() {
     for check in [&["--check"][..], &[]] {
         let mut command = gridlane();
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).args(check);
-        run(command).exits(2).says(&["lie in each other"]);
+        run(command).exits(2).says(&["overlap"]);
     }
 }
 

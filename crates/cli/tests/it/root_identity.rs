@@ -135,7 +135,7 @@ fn gridlane_shows_its_token(server: &Server) {
             "BEARER_TOKEN",
         ),
         (Some(server.forged()), "BEARER_TOKEN"),
-        (None, "show a token"),
+        (None, "send a token"),
     ] {
         for arguments in [&["stat"][..], &["rm"]] {
             let url = server.url("root", "vo/f");

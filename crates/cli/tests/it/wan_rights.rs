@@ -113,7 +113,7 @@ fn a_directory_that_belongs_to_somebody_else_is_not_believed() {
     fs::write(foreign.join(wan.name()).join("lock"), victim.id().to_string()).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for subcommand in ["down", "show"] {
-        wan.run(subcommand, &[]).exits(4).says(&["belongs to somebody else", "XDG_RUNTIME_DIR"]);
+        wan.run(subcommand, &[]).exits(4).says(&["belongs to another user", "XDG_RUNTIME_DIR"]);
     }
     assert!(victim.try_wait().unwrap().is_none(), "it was not ended");
     victim.kill().unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridlane_core::Result;
 use gridlane_peer::{Token, TokenSource};
 
-use super::{Found, FoundToken, Machine, Place, Version};
+use super::{Found, FoundToken, Machine, Origin, Version};
 
 /// Gives the token that its file has now.
 pub(super) struct LiveToken {
@@ -31,7 +31,7 @@ impl LiveToken {
     /// changed between two looks.
     fn news(&self, state: &mut State, now_s: i64) -> Option<FoundToken> {
         let known = &state.token;
-        let (Place::File(path), Some(version)) = (&known.place, known.version) else { return None };
+        let (Origin::File(path), Some(version)) = (&known.origin, known.version) else { return None };
         let newer = Some(self.machine.version(path).ok()?).filter(|newer| *newer != version);
         let is_settled = std::mem::replace(&mut state.newer, newer) == newer;
         let is_valid = known.claims.ends_s.is_none_or(|ends_s| ends_s > now_s);

@@ -1,4 +1,4 @@
-//! Which credentials a person has: found where the field's programs look for them.
+//! The credentials of a user, found where the field's programs look for them.
 //!
 //! Options first, then tokens (WLCG Bearer Token Discovery), then certificates (Globus, VOMS):
 //!
@@ -8,12 +8,13 @@
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
 //! ```
 //!
-//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty is
-//! passed over. What the user named and cannot be used is an error: to go on with another identity, or without one, would
-//! not be what was asked for. What only lies in a usual place and cannot be used is passed over with a warning: reading
-//! what is public needs none, and any user can put something into /tmp, which its victim could not even remove.
+//! The first one that is there is used; a token leaves certificates unread. Variables that are not set and files that are missing or
+//! empty are passed over. A credential that the user named and that cannot be used is an error: to go on with another
+//! identity, or without one, would not be what was asked for. One that only lies in a usual place and cannot be used is
+//! passed over with a warning: public files need none, and any user can put a file into /tmp, which its victim could not
+//! even remove.
 //!
-//! The search sees the machine through [`Machine`] only. Which servers see the credentials is not decided here: see
+//! The search sees the machine through [`Machine`] only. The servers that get the credentials are not decided here: see
 //! `gridlane_peer::Credentials`.
 
 mod claims;
@@ -38,10 +39,10 @@ pub use lasting::Lasting;
 pub(crate) use lasting::LastingWatch;
 pub use machine::{Content, Machine, ThisMachine, Version};
 
-/// What options say.
+/// The options about credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Show nothing, whatever lies around.
+    /// Send none, whatever lies around.
     pub nothing: bool,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
@@ -51,31 +52,31 @@ pub struct Wanted {
     pub key: Option<PathBuf>,
 }
 
-/// What was found.
+/// The credentials that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// A token.
     pub token: Option<FoundToken>,
     /// A certificate with its key.
     pub certificate: Option<FoundCertificate>,
-    /// What is wrong about it, and does not keep it from being used.
+    /// Faults that do not keep them from being used.
     pub warnings: Vec<Warning>,
-    /// What was passed over although it is there, and why.
+    /// Credentials that were passed over although they are there, with the reasons.
     pub passed_over: Vec<String>,
 }
 
-/// Something that a person should know, with what to do about it.
+/// A fault that the user should know, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What is the matter.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The advice.
     pub advice: Hint,
 }
 
-/// Where something was found.
+/// The origin of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Origin {
     /// An environment variable.
     Variable(&'static str),
     /// A file.
@@ -87,13 +88,13 @@ pub enum Place {
 pub struct FoundToken {
     /// The token itself.
     pub secret: Secret,
-    /// Where it was.
-    pub place: Place,
-    /// What it says of itself, which nobody has verified.
+    /// Its origin.
+    pub origin: Origin,
+    /// Its claims, which are not verified.
     pub claims: Claims,
-    /// Which version of the file it was in; `None`: it is read once only.
+    /// The version of its file; `None`: it is read once only.
     version: Option<Version>,
-    /// Whether a person named the file: then it may be somebody else's for root, and anything that can be read.
+    /// True if the user named the file: then root may use another user's, and it may be anything that can be read.
     is_named: bool,
 }
 
@@ -102,16 +103,16 @@ pub struct FoundToken {
 pub struct FoundCertificate {
     /// The file with the certificate.
     pub file: PathBuf,
-    /// What is shown to servers.
+    /// The credentials for servers.
     pub identity: ClientIdentity,
-    /// Whether a person named the file.
+    /// True if the user named the file.
     is_named: bool,
 }
 
 impl Warning {
     /// Something that is there cannot be used, and the command goes on without it.
     pub fn unshown(error: &Error) -> Warning {
-        let message = format!("{}; it is shown to no server", error.message());
+        let message = format!("{}; it is sent to no server", error.message());
         Warning { message, advice: "renew it, or remove it".into() }
     }
 
@@ -131,11 +132,11 @@ impl Warning {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Variable(name) => f.write_str(name),
-            Place::File(path) => write!(f, "{}", path.display()),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::File(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -143,7 +144,7 @@ impl fmt::Display for Place {
 impl FoundToken {
     /// `the token of /tmp/bt_u1000`.
     pub fn name(&self) -> String {
-        format!("the token of {}", self.place)
+        format!("the token of {}", self.origin)
     }
 }
 
@@ -156,13 +157,13 @@ impl FoundCertificate {
 }
 
 impl Found {
-    /// What is shown, as it is called in messages.
+    /// The names of the credentials in messages.
     pub fn names(&self) -> Vec<String> {
         let token = self.token.iter().map(FoundToken::name);
         token.chain(self.certificate.iter().map(FoundCertificate::name)).collect()
     }
 
-    /// An error of kind `Denied` if what would be shown is not valid at `now_s`, in seconds since 1970.
+    /// An error of kind `Denied` if a credential is not valid at `now_s`, in seconds since 1970.
     pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
         let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
         if let Some(token) = &self.token
@@ -184,13 +185,13 @@ impl Found {
         Ok(())
     }
 
-    /// What can be shown at `now_s`, in seconds since 1970. What a person named, and is not valid, is an error: they want to
-    /// be known by it. What only lies around is passed over with a warning: who reads what is public needs none.
+    /// The credentials that are valid at `now_s`, in seconds since 1970. A named one that is not valid is an error: the user
+    /// wants that identity. One that only lies around is passed over with a warning: public files need none.
     pub fn usable(mut self, now_s: i64) -> Result<Found> {
         let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
-        let token_named = self.token.as_ref().map(|token| match token.place {
-            Place::Variable(_) => true,
-            Place::File(_) => token.is_named,
+        let token_named = self.token.as_ref().map(|token| match token.origin {
+            Origin::Variable(_) => true,
+            Origin::File(_) => token.is_named,
         });
         let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
         if is_named != Some(false) {
@@ -201,8 +202,8 @@ impl Found {
         Ok(self)
     }
 
-    /// What the engine shows of it: the token, which is read again when its file changes, and the certificate. No
-    /// endpoint may see it before it is named.
+    /// The credentials for clients of protocols: the token, which is read again when its file changes, and the certificate.
+    /// No endpoint gets them before it is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
         let token = self.token.clone();
         let token = token.map(|token| Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>);
@@ -212,7 +213,7 @@ impl Found {
         Credentials::new(token, certificate, forward_to)
     }
 
-    /// How long what is shown lasts; `None` when nothing is shown or nothing tells.
+    /// The credential that ends first; `None` when there is none, or none states an end.
     pub fn lasting(&self) -> Option<Lasting> {
         let of_token = self.token.as_ref().and_then(|token| {
             let is_read_again = token.version.is_some();
@@ -227,13 +228,13 @@ impl Found {
     }
 }
 
-/// Whether credentials are shown to the server of a URL that a person names: it speaks TLS, and nothing in the URL says
-/// who asks.
+/// True if credentials are sent to the server of a URL that the user names: it speaks TLS, and the URL has no credentials
+/// of its own.
 pub fn are_shown_to(url: &Url) -> bool {
     url.scheme().is_encrypted() && !url.has_secrets()
 }
 
-/// Whether the server of a URL may turn out to get them: one of `root://` may begin TLS, and want a token at the login,
+/// True if the server of a URL may turn out to get them: one of `root://` may begin TLS, and want a token at the login,
 /// whatever the URL of a file has. Most do not, so that it is no error when there is none that is valid.
 pub fn may_be_shown_to(url: &Url) -> bool {
     url.scheme().is_root()
@@ -283,8 +284,8 @@ impl Search<'_> {
             let text = value.into_string().map_err(|_| malformed(VARIABLE))?;
             let text = text.trim();
             if !text.is_empty() {
-                let place = Place::Variable(VARIABLE);
-                return read_token(text, place, None).map(Some);
+                let origin = Origin::Variable(VARIABLE);
+                return read_token(text, origin, None).map(Some);
             }
         }
         if let Some(path) = self.path("BEARER_TOKEN_FILE")
@@ -304,7 +305,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The token in a file; `None` when nothing is in it, or when a file that nobody named is not there.
+    /// The token in a file; `None` when it is empty, or when a file that was not named is not there.
     fn token_in(
         &self,
         path: &Path,
@@ -364,7 +365,7 @@ impl Search<'_> {
     fn certificate_in(&self, path: &Path, key: &Path, is_named: bool) -> Result<FoundCertificate> {
         let gone = |path: &Path| unusable(path, "it is not there any more");
         let of_key = self.content(key, is_named)?.ok_or_else(|| gone(key))?;
-        // Certificates alone may be read by everybody.
+        // Certificates alone may be readable by all users.
         if path == key && !has_key(&of_key.bytes) {
             let message = format!("there is no private key in {}", key.display());
             return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(Hint::NameKey));
@@ -392,7 +393,7 @@ impl Search<'_> {
         Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
 
-    /// A file; `None` when nobody named it and it is not there.
+    /// A file; `None` when it was not named and is not there.
     fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
         let failed = |cause: &std::io::Error| {
             denied(format!("cannot read {}: {cause}", path.display())).hint(Hint::OtherCredentials)
@@ -406,7 +407,7 @@ impl Search<'_> {
                 false => Ok(None),
             };
         };
-        // In /tmp anybody can put a file under this name: to act as somebody else without knowing it is no help.
+        // In /tmp any user can put a file under this name: to take another identity without knowing it is no help.
         let is_own = content.owner == self.user || content.owner == 0 || (is_named && self.user == 0);
         if content.mode.is_some() && !is_own {
             let message = format!("{} belongs to another user ({})", path.display(), content.owner);
@@ -419,28 +420,28 @@ impl Search<'_> {
     }
 }
 
-/// Whether PEM has a private key of any form.
+/// True if PEM has a private key of any form.
 fn has_key(pem: &[u8]) -> bool {
     const LABEL_END: &[u8] = b"PRIVATE KEY-----";
     pem.windows(LABEL_END.len()).any(|window| window == LABEL_END)
 }
 
 fn token_of(content: &Content, path: &Path, is_named: bool) -> Result<Option<FoundToken>> {
-    let place = Place::File(path.to_path_buf());
-    let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&place.to_string()))?.trim();
+    let origin = Origin::File(path.to_path_buf());
+    let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&origin.to_string()))?.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    read_token(text, place, content.version).map(|token| Some(FoundToken { is_named, ..token }))
+    read_token(text, origin, content.version).map(|token| Some(FoundToken { is_named, ..token }))
 }
 
 /// A token of text without space around it (RFC 6750, 2.1: `b64token`).
-fn read_token(text: &str, place: Place, version: Option<Version>) -> Result<FoundToken> {
+fn read_token(text: &str, origin: Origin, version: Option<Version>) -> Result<FoundToken> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     if !text.bytes().all(is_plain) {
-        return Err(malformed(&place.to_string()));
+        return Err(malformed(&origin.to_string()));
     }
-    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version, is_named: false })
+    Ok(FoundToken { secret: Secret::new(text), origin, claims: Claims::read(text), version, is_named: false })
 }
 
 fn malformed(of: &str) -> Error {

@@ -17,9 +17,10 @@ use crate::copies::{CopyEvent, Kept};
 use crate::credentials::Warning;
 use crate::doctor::{Finding, Verdict};
 use crate::item::Space;
-use crate::place::{Place, TreePath};
+use crate::location::Location;
 use crate::tree::LeftOut;
 use crate::tree::{About, ActiveFile, TreeEvent, TreeReport, TreeSnapshot};
+use crate::tree_path::TreePath;
 
 const PAGE: &str = include_str!("../../../../docs/reference/json-events.md");
 
@@ -286,7 +287,7 @@ fn the_lines_of_a_copy_as_documented() {
 #[test]
 fn the_lines_of_a_tree_as_documented() {
     const SECTION: &str = "## gridlane cp of trees and of several files";
-    let target = Place::Remote(Url::parse_absolute("http://h/d/").unwrap());
+    let target = Location::Remote(Url::parse_absolute("http://h/d/").unwrap());
     let mut lines = TreeLines::new(&target, Arc::new(PlainWords));
     let (name, why, report) = (TreePath::parse(b"a/b").unwrap(), error(), report());
     let snapshot = TreeSnapshot {

@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
 use super::copy::{by_action, by_state};
 use crate::copies::rules::Action;
-use crate::place::{Place, TreePath};
+use crate::location::Location;
 use crate::tree::{About, LeftOut, TreeEvent, TreeReport, TreeSnapshot};
+use crate::tree_path::TreePath;
 
 /// An event of a tree. `name` is the path below the target, `target` the whole of it.
 #[derive(Clone, Debug, Serialize)]
@@ -155,14 +156,14 @@ pub struct TreeSummary {
 /// Makes the lines of a tree of its events.
 #[derive(Debug)]
 pub struct TreeLines {
-    target: Place,
+    target: Location,
     words: Arc<dyn Words>,
     progress_at: Option<Instant>,
 }
 
 impl TreeLines {
     /// For a tree that goes to `target`, in the words of a front end.
-    pub fn new(target: &Place, words: Arc<dyn Words>) -> TreeLines {
+    pub fn new(target: &Location, words: Arc<dyn Words>) -> TreeLines {
         TreeLines { target: target.clone(), words, progress_at: None }
     }
 

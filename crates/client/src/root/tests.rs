@@ -204,7 +204,7 @@ async fn a_long_listing_waits_for_whoever_takes_it() {
     .await;
     let client = server.client();
     assert_eq!(names(&client, &server.url).await.unwrap().len(), COUNT);
-    // Nobody wants the rest: that is no failure, and the next question goes on.
+    // The rest is not wanted: that is no failure, and the next question goes on.
     let mut listing = Lister::new(client.clone()).list(&server.url).await.unwrap();
     listing.next(&mut Vec::new()).await.unwrap();
     drop(listing);

@@ -13,12 +13,13 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Request;
 use tokio::sync::OnceCell;
 
-use crate::place::{Place, TreePath};
+use crate::location::Location;
 use crate::root;
+use crate::tree_path::TreePath;
 
 /// The directories below a target.
 pub(super) struct Directories {
-    target: Place,
+    target: Location,
     client: Client,
     /// Directories that are there, or are being made at the moment. Bounded: then all are forgotten, and asking again
     /// costs a request.
@@ -28,7 +29,7 @@ pub(super) struct Directories {
 
 impl Directories {
     /// With `exists`, the target itself is there.
-    pub(super) fn new(target: Place, exists: bool, client: Client) -> Directories {
+    pub(super) fn new(target: Location, exists: bool, client: Client) -> Directories {
         let mut known = HashMap::new();
         if exists {
             known.insert(TreePath::root(), Arc::new(OnceCell::new_with(Some(()))));

@@ -6,7 +6,7 @@ use gridlane_engine::{Report, State};
 use super::report::{LeftOut, TreeSnapshot};
 use crate::copies::rules::Action;
 use crate::credentials::Warning;
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// Takes the events of a tree, in order. It must not block.
 pub trait TreeObserver: Send + Sync {

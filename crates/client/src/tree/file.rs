@@ -15,7 +15,7 @@ use super::news::{News, Note};
 use super::shared::Shared;
 use crate::copies::file::{FileCopy, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// The end of a file's turn.
 pub(super) enum End {

@@ -19,7 +19,8 @@ use super::news::News;
 use super::report::LeftOut;
 use super::shared::Shared;
 use crate::item::{Item, OddKind};
-use crate::place::{Place, TreePath};
+use crate::location::Location;
+use crate::tree_path::TreePath;
 
 /// Lists one directory and tells what is in it. One that breaks off is listed again: else a lost connection would cost all
 /// that is below it.
@@ -87,7 +88,7 @@ impl Told {
     }
 }
 
-fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Option<Found> {
+fn of_item(shared: &Shared, directory: &Job, source: &Location, item: Item) -> Option<Found> {
     let (name, entry) = match &item {
         Item::Entry(entry) => (&entry.name, Some(entry)),
         Item::Odd { name, .. } => (name, None),

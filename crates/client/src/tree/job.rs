@@ -6,7 +6,7 @@ use gridlane_core::Error;
 
 use super::report::LeftOut;
 use crate::backlog::Record;
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// A file or directory that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use gridlane_core::limits::TREE_PATH_BYTES_MAX;
 use gridlane_core::name::FAILED_LIST_BEGIN;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// The whole tree, in a list.
 const ROOT: &[u8] = b"./";

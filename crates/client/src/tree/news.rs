@@ -4,7 +4,7 @@ use gridlane_core::Error;
 
 use super::event::About;
 use super::job::Found;
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// The messages from tasks to the run.
 pub(super) enum News {

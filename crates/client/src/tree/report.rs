@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// The rate is that of so long a time.
 const RATE_OVER: Duration = Duration::from_secs(5);

@@ -9,7 +9,8 @@ use gridlane_dav::listing::EntryKind;
 use tokio::task::JoinSet;
 
 use crate::listing::Lister;
-use crate::place::{Place, TreePath};
+use crate::location::Location;
+use crate::tree_path::TreePath;
 
 /// Files and trees, with the directory that they go to.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub struct Roots {
     /// The roots that are copied.
     pub roots: Vec<Root>,
     /// The directory below which it goes.
-    pub target: Place,
+    pub target: Location,
     /// True if that is there already.
     pub target_exists: bool,
 }
@@ -26,7 +27,7 @@ pub struct Roots {
 #[derive(Clone, Debug)]
 pub struct Root {
     /// Where it is; with several, each has all of it. The first says what there is.
-    pub sources: Vec<Place>,
+    pub sources: Vec<Location>,
     /// Its path below the target; the root's own path for the target itself.
     pub prefix: TreePath,
     /// True for a tree.
@@ -44,7 +45,7 @@ impl Root {
 ///
 /// As `cp -r` has it: a tree goes into a `DST` that is a directory or ends with a slash, and becomes `DST`
 /// otherwise. As rsync has it: of a `SRC` that ends with a slash (or is `.`), what is in it goes into `DST`.
-/// Every mirror is another place of the only source. With `recursive`, sources may be trees.
+/// Every mirror is another location of the only source. With `recursive`, sources may be trees.
 pub async fn resolve_roots(
     lister: &Lister,
     sources: &[String],
@@ -65,7 +66,7 @@ pub async fn resolve_roots(
         return Err(usage("several sources go into a directory, and there is none", &target_url)
             .hint("end its name with a slash: then it is made"));
     }
-    let target = Place::of(&target_url);
+    let target = Location::of(&target_url);
     let mut roots = Vec::new();
     let urls = sources.iter().map(|text| Url::parse(text, current_dir)).collect::<Result<Vec<_>>>()?;
     let kinds = are_directories(lister, &urls).await?;
@@ -74,8 +75,8 @@ pub async fn resolve_roots(
             return Err(gridlane_peer::http::is_directory(&url));
         }
         let source = match is_directory {
-            true => Place::of(&Place::of(&url).directory(&TreePath::root())?),
-            false => Place::of(&url),
+            true => Location::of(&Location::of(&url).directory(&TreePath::root())?),
+            false => Location::of(&url),
         };
         let contents = is_directory && (text.ends_with('/') || ends_in_dots(text));
         let prefix = match into && !contents || !is_directory {
@@ -88,11 +89,11 @@ pub async fn resolve_roots(
             }
             false => TreePath::root(),
         };
-        let mut places = vec![source];
+        let mut sources = vec![source];
         for mirror in mirrors {
-            places.push(Place::of(&Url::parse(mirror, current_dir)?));
+            sources.push(Location::of(&Url::parse(mirror, current_dir)?));
         }
-        let root = Root { sources: places, prefix, is_directory };
+        let root = Root { sources, prefix, is_directory };
         if is_directory {
             refuse_into_itself(&root, &target)?;
         }
@@ -153,14 +154,14 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 /// A copy that is put into its own source would find itself there.
-fn refuse_into_itself(root: &Root, target: &Place) -> Result<()> {
+fn refuse_into_itself(root: &Root, target: &Location) -> Result<()> {
     let is_inside = match (&root.sources[0], target) {
-        (Place::Local(source), Place::Local(_)) => {
+        (Location::Local(source), Location::Local(_)) => {
             let to = target.local(&root.prefix).unwrap_or_default();
             let source = fs::canonicalize(source).unwrap_or_else(|_| source.clone());
             real(&to).starts_with(source)
         }
-        (source @ Place::Remote(at), Place::Remote(_)) => {
+        (source @ Location::Remote(at), Location::Remote(_)) => {
             let (from, to) = (source.directory(&TreePath::root())?, target.directory(&root.prefix)?);
             at.same_endpoint(&to) && to.encoded_path().starts_with(from.encoded_path())
         }

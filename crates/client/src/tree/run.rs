@@ -32,7 +32,7 @@ use crate::copies::file::{Rules, TimeKept};
 use crate::copies::rules::Action;
 use crate::credentials::LastingWatch;
 use crate::listing::Lister;
-use crate::place::TreePath;
+use crate::tree_path::TreePath;
 
 /// Time between two reports of progress.
 const TICK: Duration = Duration::from_millis(200);

@@ -7,13 +7,13 @@ use super::roots::Root;
 use crate::copies::file::Rules;
 use crate::filter::Filter;
 use crate::listing::Lister;
-use crate::place::Place;
+use crate::location::Location;
 
 /// The knowledge that all tasks of a tree share.
 pub(super) struct Shared {
     pub(super) lister: Lister,
     pub(super) roots: Vec<Root>,
-    pub(super) target: Place,
+    pub(super) target: Location,
     pub(super) directories: Directories,
     pub(super) filter: Filter,
     pub(super) options: Options,

@@ -15,7 +15,8 @@ use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
 use super::job::Job;
 use super::shared::Shared;
-use crate::place::{Place, TreePath};
+use crate::location::Location;
+use crate::tree_path::TreePath;
 
 /// The small files of a tree that are under way.
 pub(super) struct Small {
@@ -32,8 +33,8 @@ pub(super) struct Small {
 impl Small {
     /// `None` when no file of the tree is to be copied in this way.
     pub(super) fn new(shared: &Arc<Shared>) -> Option<Small> {
-        let Place::Local(target) = &shared.target else { return None };
-        let has_remote = shared.roots.iter().any(|root| matches!(&root.sources[..], [Place::Remote(_)]));
+        let Location::Local(target) = &shared.target else { return None };
+        let has_remote = shared.roots.iter().any(|root| matches!(&root.sources[..], [Location::Remote(_)]));
         if shared.rules.dry_run || !has_remote {
             return None;
         }
@@ -50,7 +51,7 @@ impl Small {
     /// Says from where files are likely to come.
     pub(super) fn expect(&mut self) {
         for root in self.shared.roots.iter().filter(|root| root.is_directory) {
-            if let [source @ Place::Remote(_)] = &root.sources[..]
+            if let [source @ Location::Remote(_)] = &root.sources[..]
                 && let Ok(url) = source.directory(&TreePath::root())
             {
                 // The root is listed already.
@@ -74,7 +75,7 @@ impl Small {
 
     /// The file to fetch, if it is one for this: small, from one place, and with nothing at its target.
     pub(super) fn file(&mut self, job: &Job, name: &TreePath) -> Option<SmallFile> {
-        let [source @ Place::Remote(_)] = &self.shared.roots[job.root as usize].sources[..] else {
+        let [source @ Location::Remote(_)] = &self.shared.roots[job.root as usize].sources[..] else {
             return None;
         };
         let modified: Option<SystemTime> = match self.shared.rules.preserve_times {

@@ -234,7 +234,7 @@ fn names() {
         let metalink = v4(&format!("<file name=\"{name}\"><url>http://h/</url></file>"));
         let file = &metalink.files[0];
         assert_eq!(file.name.as_ref().map(RelativeName::last).map_err(|fault| *fault), expected, "{name}");
-        // The file is still there for who has a name for it.
+        // The file is still there for a caller that has a name for it.
         assert_eq!(file.replicas.len(), 1);
     }
     assert_eq!(v4("<file/>").files[0].name, Err(NameFault::Missing));

@@ -1,4 +1,4 @@
-//! What real servers send, what they must not send, and what our own writer makes.
+//! Bodies of real servers, bodies that are wrong, and those of our own writer.
 
 use super::*;
 use crate::multipart::{Boundary, Multipart};
@@ -9,7 +9,7 @@ fn ranges(pairs: &[(u64, u64)]) -> Vec<ByteRange> {
     pairs.iter().map(|(start, end)| ByteRange::new(*start, *end)).collect()
 }
 
-/// What arrived where, in order; and what did not.
+/// The ranges that arrived, in order; and those that did not.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     pieces: Vec<(u64, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! What stands in an answer, by request and resource; that names make no markup; that memory does not grow.
+//! The content of an answer, by request and resource; names make no markup; memory does not grow.
 
 use super::*;
 use crate::propfind::ProppatchRequest;

@@ -308,7 +308,7 @@ fn path() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
-    /// What we write, we read, all of it, whatever the names and however it is cut.
+    /// Our own answers are read completely, whatever the names and however they are cut.
     #[test]
     fn round_trip(names in path(), known: [bool; 7], figures: [u32; 4], cut in 1usize..50, absolute: bool, by_name: bool) {
         let directory = known[0];

@@ -1,4 +1,4 @@
-//! Bodies as clients send them, bodies that nobody should, and whether what we write is what we read.
+//! Bodies as clients send them, bodies that are wrong, and our own, which are read back.
 
 use super::*;
 use crate::property::{LCGDM, LiveProperty, OWNCLOUD};

@@ -1,4 +1,4 @@
-//! What is XML and what is not, in a table; that pieces make no difference; that nothing panics and nothing
+//! Texts that are XML and texts that are not, in a table; that pieces make no difference; that nothing panics and nothing
 //! grows.
 
 use super::*;

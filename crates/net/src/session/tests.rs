@@ -86,7 +86,7 @@ impl Dice {
     }
 }
 
-/// What `session` reads when `wire` comes in pieces, by whichever way a stream takes; and how it ended.
+/// The bytes that `session` reads when `wire` comes in pieces, by whichever way a stream takes; and the end.
 fn read_pieces(session: &mut Session, wire: &[u8], dice: &mut Dice) -> (Vec<u8>, io::Result<Need>) {
     let mut target = AlignedBuf::new(IO_BYTES);
     let (mut plain, mut at) = (Vec::new(), 0);
@@ -591,7 +591,7 @@ fn rustls_and_we_understand_each_other_whatever_happens() {
     assert!(total > 5_000_000, "{total}: much went both ways");
 }
 
-/// What a stranger sends, before and after the handshake: nothing that is no error does harm, and an error lasts.
+/// Bytes of a stranger, before and after the handshake: nothing that is no error does harm, and an error lasts.
 #[test]
 fn bytes_that_are_damaged_anywhere_are_an_error_and_no_more() {
     let dir = tempfile::tempdir().unwrap();

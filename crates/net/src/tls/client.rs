@@ -195,7 +195,7 @@ fn untrusted(why: &CertificateError) -> Error {
             denied(format!("by this machine's clock it is valid only in {}", apart())).hint(clock)
         }
         CertificateError::UnknownIssuer => {
-            denied("nobody who is trusted here made it (UnknownIssuer)".to_owned()).hint(Hint::NameAuthority)
+            denied("its authority is not trusted here (UnknownIssuer)".to_owned()).hint(Hint::NameAuthority)
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let (found, more) = (presented.len().min(NAMES_TOLD), presented.len().saturating_sub(NAMES_TOLD));
@@ -245,18 +245,18 @@ fn rejected(alert: AlertDescription) -> Option<Error> {
         Alert::CertificateRevoked => ("it was revoked".to_owned(), "get a new one".into()),
         Alert::UnknownCA => (
             "it does not know its authority".to_owned(),
-            "is the chain whole, and does the server take proxies? Else ask whoever runs it".into(),
+            "is the chain whole, and does the server take proxies? Else ask its operator".into(),
         ),
         // A handshake's signature, never a record's (that is bad_record_mac): an authority of the same name.
         Alert::DecryptError => (
             "a signature of its chain is not that of the authority that it knows".to_owned(),
-            "is it of the right authority? Else ask whoever runs the server".into(),
+            "is it of the right authority? Else ask the operator of the server".into(),
         ),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown
         | Alert::AccessDenied => {
-            (format!("{alert:?}"), "ask whoever runs the server why; does it take proxies?".into())
+            (format!("{alert:?}"), "ask the operator of the server why; does it take proxies?".into())
         }
         _ => return None,
     };

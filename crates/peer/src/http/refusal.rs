@@ -153,7 +153,7 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     let is_unknown = head.status.code() == 401;
     let hint = match &shown.what {
         What::NotInClear => {
-            "a token or a certificate is shown over TLS only: write https:// if the server speaks it".into()
+            "a token or a certificate is sent over TLS only: write https:// if the server speaks it".into()
         }
         What::KeptOfUrl => "a password is sent over TLS only: write https:// if the server speaks it".into(),
         What::NotThere => Hint::ForwardCredentials { host: host.to_owned() },

@@ -23,7 +23,7 @@ use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::server::Server;
 use super::status::{malformed, said};
-use super::trunk::{Joined, Trunk};
+use super::substreams::{SharedSession, SubStream};
 use crate::credentials::{Credentials, Token};
 use crate::patience::Patience;
 use crate::pool::{self, Purpose};
@@ -172,24 +172,24 @@ impl Client {
         Ok(urls)
     }
 
-    /// Opens another connection of the session of an open file, on which answers to reads can come.
-    pub async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
-        let way = Way::new(trunk.url.clone());
-        // It joins by an id that cannot be guessed, and shows nothing else.
-        let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
+    /// Binds another connection to the session of an open file, on which answers to reads can come.
+    pub async fn bind(&self, shared: &Arc<SharedSession>) -> Result<(OpenFile, SubStream)> {
+        let way = Way::new(shared.url.clone());
+        // The id of the session cannot be guessed, and is all that is shown.
+        let home = self.pool.home(Server::of(&shared.url, IdentityId::default()), Purpose::Lane).await;
         let flight = if self.quirks.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
-        let aim = Aim::Bind(trunk.session.id);
-        let opening = Opening::new(login_user(), aim, flight, trunk.is_tls, Vec::new());
+        let aim = Aim::Bind(shared.session.id);
+        let opening = Opening::new(login_user(), aim, flight, shared.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
         let opened =
             Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Closed(error) | Unopened::Failed(error) => error,
-            Unopened::StepByStep => Error::new(ErrorKind::Denied, "it cannot be joined like that"),
+            Unopened::StepByStep => Error::new(ErrorKind::Denied, "the session cannot be bound to like that"),
         })?;
-        let joined = trunk.join(connection.joined()?);
+        let substream = shared.bind(connection.bound()?);
         connection.keep_turn(home);
-        Ok((OpenFile::joined(self.of_file(), connection, trunk.opened(), trunk.url.clone()), joined))
+        Ok((OpenFile::bound(self.of_file(), connection, shared.opened(), shared.url.clone()), substream))
     }
 
     /// The part of the client that an open file needs.

@@ -244,8 +244,8 @@ impl Connection {
         })
     }
 
-    /// Notes that it has joined a session, and returns its number there; an error when that is not one that is used here.
-    pub(super) fn joined(&mut self) -> Result<PathId> {
+    /// Notes that it is bound to a session, and returns its number there; an error when that is not one that is used here.
+    pub(super) fn bound(&mut self) -> Result<PathId> {
         let path_id = self.session().path_id;
         self.answers = Answers::of_path(path_id)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, "too many connections of one session"))?;
@@ -317,7 +317,7 @@ impl Connection {
         self.is_lost = true;
     }
 
-    /// Requests of connections that joined the session go out here from now on.
+    /// Requests of the session's substreams go out here from now on.
     pub(crate) fn hear_others(&mut self) {
         self.answers.hear_others();
     }

@@ -37,8 +37,8 @@ pub struct OpenFile {
     collector: Collector,
     is_reading: bool,
     is_closed: bool,
-    /// True if another connection has it open, which this one joined.
-    is_joined: bool,
+    /// True if the file was opened on another connection, to whose session this one is bound.
+    is_bound: bool,
 }
 
 /// The part of a client that a file which it opened needs.
@@ -91,14 +91,14 @@ impl OpenFile {
             collector,
             is_reading,
             is_closed: false,
-            is_joined: false,
+            is_bound: false,
         }
     }
 
-    /// A file of a session that this connection has joined.
-    pub(super) fn joined(client: OfClient, connection: Connection, opened: OpenAnswer, url: Url) -> OpenFile {
+    /// A file of the session that this connection is bound to.
+    pub(super) fn bound(client: OfClient, connection: Connection, opened: OpenAnswer, url: Url) -> OpenFile {
         let mut file = OpenFile::new(client, connection, opened, url, true);
-        file.is_joined = true;
+        file.is_bound = true;
         file
     }
 
@@ -129,7 +129,7 @@ impl OpenFile {
     pub fn handshake_round_trips(&self) -> u32 {
         self.connection.as_ref().map_or(0, |connection| match connection.handshake_round_trips {
             0 => 0,
-            round_trips => round_trips + u32::from(!self.is_joined),
+            round_trips => round_trips + u32::from(!self.is_bound),
         })
     }
 
@@ -155,7 +155,7 @@ impl OpenFile {
 
     /// Notes that the connection broke, so that the next session ends this one.
     pub fn lost(&mut self) {
-        if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
+        if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_bound) {
             connection.give_up();
             let server = Server::of(&self.url, connection.identity());
             self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
@@ -336,7 +336,7 @@ impl Drop for OpenFile {
         }
         let runtime = tokio::runtime::Handle::try_current();
         match runtime {
-            Ok(runtime) if self.is_reading && !self.is_joined && connection.unanswered() == 0 => {
+            Ok(runtime) if self.is_reading && !self.is_bound && connection.unanswered() == 0 => {
                 let request = Close { handle: self.handle }.to_bytes(StreamId::default());
                 runtime.spawn(async move {
                     let close = async {

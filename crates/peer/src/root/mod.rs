@@ -19,11 +19,11 @@ mod redirect;
 mod refusal;
 mod server;
 mod status;
-mod trunk;
+mod substreams;
 
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
 pub use info::Greeting;
 pub use status::{malformed, status_error};
-pub use trunk::{Carrier, Joined, Trunk};
+pub use substreams::{MainStream, SharedSession, SubStream};

@@ -259,7 +259,7 @@ mod tests {
         way.follow(&host("a", "", ""), |_| false).unwrap();
         way.follow(&host("b", "", ""), |_| false).unwrap();
         way.follow(&host("a", "", ""), |_| false).unwrap_err();
-        // Who was not sent anywhere has nobody to go back to.
+        // Without a redirect there is no manager to go back to.
         let mut way = Way::new(url("root://m//f"));
         let error = || Error::new(ErrorKind::Network, "broken");
         way.avoid(error(), None).unwrap_err();

@@ -60,7 +60,7 @@ impl Shown<'_> {
             }
             (None, None) => error.more("the request was made without credentials").hint(Hint::ShowCredentials),
             _ => error.more("the request was made without credentials").hint(format!(
-                "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
+                "a token or a certificate is sent over TLS only: use roots://{host}/… if the server speaks it"
             )),
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     use gridlane_core::Secret;
 
     #[test]
-    fn what_was_shown_and_what_to_do() {
+    fn a_refusal_names_the_credentials_and_has_advice() {
         let at = Url::parse_absolute("roots://se.example//f").unwrap();
         let with_authz = Url::parse_absolute("roots://se.example//f?authz=Bearer%20qwertyuiop").unwrap();
         let token = Token { secret: Secret::new("asdfghjkl"), from: "the token of T".into() };

@@ -1,5 +1,5 @@
-//! Several users in one process, who ask one server: no connection, no session and no ticket of one of them serves another.
-//! The server says who asked.
+//! Several users of one server in one process: no connection, no session and no ticket of one of them serves another.
+//! The server's answer states the identity of its client.
 
 use crate::root_site;
 
@@ -36,7 +36,7 @@ impl TokenSource for Fixed {
     }
 }
 
-/// The client of a user who shows this at `url`, of what `client` shares.
+/// The client of a user with these credentials for `url`, on the parts that `client` shares.
 fn user(client: &Client, url: &Url, token: Option<&'static str>, name: Option<&str>) -> Client {
     let token = token.map(|token| Box::new(Fixed(token)) as Box<dyn TokenSource>);
     let credentials = Credentials::new(token, name.map(certificate), Vec::new());
@@ -95,7 +95,7 @@ impl Site {
     }
 }
 
-/// Answers requests with who asked, until there are no more.
+/// Answers requests with the identity of their client, until there are no more.
 async fn talk(mut stream: Stream, connection: usize, keeps: bool, heard: &Mutex<Vec<Heard>>) -> Option<()> {
     let mut head = Vec::new();
     let mut buf = [0; 1000];
@@ -150,7 +150,7 @@ async fn an_idle_connection_of_http_serves_its_user_alone() {
     for (client, _) in &users {
         assert!(client.http.has_idle(&site.url, Purpose::Request));
     }
-    // A user who comes later finds none.
+    // A later user finds none.
     let late = user(&anonymous, &site.url, None, Some("ada"));
     assert!(!late.http.has_idle(&site.url, Purpose::Request));
 }

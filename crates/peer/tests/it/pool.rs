@@ -218,7 +218,7 @@ async fn why_a_body_was_not_taken_is_told() {
             let _ = socket.read(&mut [0; 100]).await;
             let _ = socket.write_all(b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n").await;
             let _ = socket.shutdown().await;
-            // Whoever sends is not cut off before it has read the answer.
+            // A sender is not cut off before it has read the answer.
             let mut rest = vec![0; 65_536];
             while socket.read(&mut rest).await.is_ok_and(|count| count > 0) {}
         }

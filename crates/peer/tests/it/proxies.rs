@@ -1,4 +1,4 @@
-//! Requests and copies through proxies of all kinds: what arrives, who sees which secrets, and what is said
+//! Requests and copies through proxies of all kinds: the bytes that arrive, the secrets that each party sees, and the messages
 //! when it does not work.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
@@ -38,7 +38,7 @@ struct TlsSite {
     trust: Trust,
     /// Shows its certificate.
     acceptor: Acceptor,
-    /// Where that is.
+    /// Its address.
     _dir: TempDir,
 }
 

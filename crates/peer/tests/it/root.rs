@@ -148,7 +148,7 @@ async fn questions_with_long_answers() {
     let found = client().root.locate(&site.url).await.unwrap();
     let found: Vec<_> = found.iter().map(Url::typed).collect();
     assert_eq!(found, ["root://127.0.0.1:1//f?k=v", "root://127.0.0.2//f?k=v"]);
-    // The user gave the token to the manager, and to nobody whom it names.
+    // The user gave the token to the manager, and to no server that it names.
     let with_token = Url::parse_absolute(&format!("{}&authz=secret", site.url.typed())).unwrap();
     let found = client().root.locate(&with_token).await.unwrap();
     let found: Vec<_> = found.iter().map(Url::typed).collect();
@@ -181,7 +181,7 @@ async fn what_may_have_been_done_is_not_done_elsewhere() {
     let error = client.call(&manager.url, mkdir).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network);
     assert_eq!((dying.count("mkdir"), other.count("mkdir")), (1, 0));
-    // What changes nothing is asked elsewhere, and so is what nobody can have heard.
+    // A request that changes nothing is sent elsewhere, and so is one that no server can have received.
     client.call(&manager.url, stat).await.unwrap();
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nowhere = Redirect::Host { host: "127.0.0.1".into(), port: gone, cgi: Vec::new(), token: Vec::new() };

@@ -1,4 +1,4 @@
-//! To whom the client of XRootD's protocol shows its user's token, and to whom it does not.
+//! The servers that get the user's token from the client of XRootD's protocol, and those that do not.
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
 use crate::root_site as support;
@@ -122,7 +122,7 @@ async fn a_server_that_another_one_leads_to_does_not_see_it() {
         assert_eq!(first.count("auth ztn good-token"), 1, "{:?}", first.log());
         assert_eq!(second.count("auth ztn"), sees, "{:?}", second.log());
         assert_eq!(second.count("auth unix"), 1 - sees, "{:?}", second.log());
-        // Whoever takes nothing else says what it would need.
+        // A server that takes nothing else states the way that it wants.
         let strict = Site::start(b"x", world.faults("&P=ztn,0:4096:", ServerFlags::TLS_LOGIN)).await;
         let redirects = vec![strict.redirect()];
         let faults = Faults { redirects, ..world.faults(BOTH, ServerFlags::TLS_LOGIN) };
@@ -137,7 +137,7 @@ async fn a_server_that_another_one_leads_to_does_not_see_it() {
                 assert_eq!(error.advice(), Some(&expected), "{error}");
             }
         }
-        // Nobody has named it: it is led to by no one, and still sees nothing.
+        // It is not named, nor led to by a redirect, and gets nothing.
         let unnamed = Site::start(b"x", world.faults(BOTH, ServerFlags::TLS_LOGIN)).await;
         world.stat(&unnamed.url).await.unwrap();
         assert_eq!(unnamed.count("auth ztn"), sees);

@@ -415,7 +415,7 @@ mod tests {
         let epoch = ledger.epoch(50);
         assert!(ledger.verify(first, ledger.epoch(0)));
         assert_eq!(ledger.reject(second, epoch).unwrap()[0].range, second);
-        // Whoever looked at it before looks in vain.
+        // An earlier look at it is in vain.
         assert!(!ledger.verify(second, epoch) && ledger.reject(second, epoch).is_none());
         assert_eq!(ledger.forget(|sender| sender == 1).len(), 1);
         assert_eq!(ledger.unverified(200), [ByteRange::new(50, 200)]);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// If anybody is honest, some hypothesis ends without a byte of a liar, also when it is known who differs.
+        /// If any source is honest, some hypothesis ends without a byte of a liar, also when the sources that differ are known.
         #[test]
         fn the_honest_are_found(liars in prop::collection::vec(any::<bool>(), 1..7), order in any::<u64>(), is_telling in any::<bool>()) {
             let sources: Vec<Sender> = (0..liars.len() as u32).collect();

@@ -42,12 +42,12 @@ use crate::settings::{SILENT, SILENT_ROUND_TRIPS};
 /// that one that is under way is there for the next copy.
 const FIRST_ANSWER_PART: u32 = 6;
 
-/// What every replica of one file says of it.
+/// The statements of all replicas of one file about it.
 #[derive(Clone, Debug)]
 pub struct Votes {
     patience: Duration,
     voters: Vec<Voter>,
-    /// Since when every byte is there.
+    /// The moment since which every byte is there.
     whole_at: Option<Time>,
     /// The size of a file of which an earlier run has left a part.
     continued_bytes: Option<u64>,
@@ -56,10 +56,10 @@ pub struct Votes {
 /// One replica.
 #[derive(Clone, Debug)]
 struct Voter {
-    /// A person named it. Those that only a server named have no vote.
+    /// The user named it. Replicas that only a server named have no vote.
     has_vote: bool,
     asked_at: Time,
-    /// When it last answered anything.
+    /// The time of its last answer of any kind.
     heard_at: Option<Time>,
     /// It has been asked, or will be, and may still say its checksum.
     is_awaited: bool,
@@ -81,13 +81,13 @@ struct Voter {
 /// Bytes that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How many.
+    /// Their number.
     pub size_bytes: u64,
     /// Their checksums, of every kind that could be computed. What replicas state of other kinds does not count.
     pub checksums: Vec<Checksum>,
 }
 
-/// What follows from the votes about bytes that are there.
+/// The verdict of the votes about bytes that are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A word that may still come could change it.
@@ -112,16 +112,16 @@ pub enum Verdict {
     Split(Split),
 }
 
-/// About what replicas contradict each other.
+/// The subject of a contradiction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// How large the file is, in bytes.
+    /// The size of the file, in bytes.
     Sizes(Vec<u64>),
     /// The checksum.
     Checksums(Vec<Checksum>),
 }
 
-/// How replicas stand to bytes or to a statement.
+/// The position of replicas about bytes or a statement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     agreeing: usize,
@@ -131,12 +131,12 @@ struct Count {
 }
 
 impl Votes {
-    /// Nobody has a vote yet; `patience` is how long silence is borne.
+    /// Without replicas; `patience` is the longest silence that is borne.
     pub fn new(patience: Duration) -> Votes {
         Votes { patience, voters: Vec::new(), whole_at: None, continued_bytes: None }
     }
 
-    /// Adds a replica, which has a vote if a person named it; its number is the next one. It is asked at `now`.
+    /// Adds a replica, which has a vote if the user named it; its number is the next one. It is asked at `now`.
     pub fn add(&mut self, now: Time, has_vote: bool) -> usize {
         self.voters.push(Voter {
             has_vote,
@@ -257,12 +257,12 @@ impl Votes {
         self.voters.get(replica).map_or(&[], |voter| &voter.checksums)
     }
 
-    /// Whether a replica has answered anything.
+    /// True if a replica has answered anything.
     pub fn was_heard(&self, replica: usize) -> bool {
         self.voters.get(replica).is_some_and(|voter| voter.heard_at.is_some())
     }
 
-    /// Whether it was waited for in vain, now or earlier, so that the next copy need not wait for the same server.
+    /// True if it was waited for in vain, now or earlier, so that the next copy need not wait for the same server.
     pub fn is_mute(&self, replica: usize, now: Time) -> bool {
         self.voters.get(replica).is_some_and(|voter| {
             voter.heard_at.is_none() && (voter.is_given_up || voter.is_awaited && self.is_late(voter, now))
@@ -278,7 +278,7 @@ impl Votes {
         self.eligible().filter(|(_, voter)| is_owing(voter)).map(|(number, _)| number).collect()
     }
 
-    /// The kinds of checksums that anybody with a vote states.
+    /// The kinds of checksums that replicas with a vote state.
     pub fn kinds(&self) -> Vec<ChecksumKind> {
         let mut kinds: Vec<ChecksumKind> =
             self.eligible().flat_map(|(_, voter)| &voter.checksums).map(Checksum::kind).collect();
@@ -301,8 +301,8 @@ impl Votes {
         self.eligible().filter_map(|(_, voter)| voter.size_bytes).max_by_key(|size_bytes| rank(*size_bytes))
     }
 
-    /// The value of `kind` that more than half of all who may speak state already, whatever bytes there are, with the
-    /// replicas that state another one.
+    /// The value of `kind` that more than half of the replicas state already, of those that have stated one or still may,
+    /// whatever bytes there are; with the replicas that state another one.
     pub fn settled(&self, now: Time, kind: ChecksumKind) -> Option<(Checksum, Vec<usize>)> {
         let of_kind = |voter: &&Voter| voter.checksums.iter().any(|own| own.kind() == kind);
         let said = self.eligible().filter(|(_, voter)| of_kind(voter)).count();
@@ -347,7 +347,7 @@ impl Votes {
         kinds
     }
 
-    /// What the votes say about bytes that are there.
+    /// The verdict about bytes that are there.
     pub fn verdict(&self, now: Time, found: &Found) -> Verdict {
         let count = |is: &dyn Fn(&Voter) -> bool| self.eligible().filter(|(_, voter)| is(voter)).count();
         let pending = count(&|voter| self.may_speak(voter, now));
@@ -356,7 +356,7 @@ impl Votes {
         let same_size = count(&|voter| voter.size_bytes == Some(found.size_bytes));
         let other_size = count(&|voter| !has_size(voter));
         let is_continued = self.continued_bytes == Some(found.size_bytes);
-        // Who states another size than most has another file, and no say in the checksum of this one.
+        // A replica that states another size than most has another file, and no say in the checksum of this one.
         let is_size_right = |others: usize| {
             others == 0 || same_size > others || is_continued && pending_size == 0 && same_size == others
         };
@@ -390,8 +390,7 @@ impl Votes {
         }
     }
 
-    /// Of what is stated and is not so of these bytes, that which most replicas state; of equals, that which is harder
-    /// to make up. Two replicas against the bytes that state checksums of different kinds may well mean the same file.
+    /// The checksum that these bytes do not have and that most replicas state; of equals, that which is harder to make up. Two replicas against the bytes that state checksums of different kinds may well mean the same file.
     fn leading(
         &self,
         now: Time,
@@ -419,7 +418,7 @@ impl Votes {
             .max_by_key(|(count, own)| (count.agreeing - count.against, own.kind().strength()))
     }
 
-    /// When [`verdict`](Votes::verdict) may be another one without anything having happened.
+    /// The time at which [`verdict`](Votes::verdict) may be another one without an event.
     pub fn deadline(&self, now: Time) -> Option<Time> {
         let awaited = self.eligible().filter(|(_, voter)| self.may_speak(voter, now));
         awaited.filter_map(|(_, voter)| self.due(voter)).min()
@@ -448,7 +447,7 @@ impl Votes {
         self.due(voter).is_some_and(|due| due <= now)
     }
 
-    /// Until when a word is waited for; `None`: for as long as bytes come.
+    /// The moment until which a word is waited for; `None`: for as long as bytes come.
     fn due(&self, voter: &Voter) -> Option<Time> {
         let round_trips = voter.round_trip.unwrap_or_default() * SILENT_ROUND_TRIPS;
         let Some(heard_at) = voter.heard_at else {
@@ -491,7 +490,7 @@ impl Votes {
     }
 }
 
-/// How one replica stands to something.
+/// The position of one replica.
 enum Stand {
     For,
     Against,
@@ -501,12 +500,12 @@ enum Stand {
     Silent,
 }
 
-/// How a replica with a file of the same size stands to bytes.
+/// The position of a replica with a file of the same size about bytes.
 fn stand(voter: &Voter, found: &Found) -> Stand {
     stand_to(voter, &found.checksums)
 }
 
-/// How a replica with a file of the same size stands to checksums of it.
+/// The position of a replica with a file of the same size about checksums of it.
 fn stand_to(voter: &Voter, checksums: &[Checksum]) -> Stand {
     let differs = |own: &Checksum, other: &Checksum| own.kind() == other.kind() && own != other;
     let is_against = voter.checksums.iter().any(|own| checksums.iter().any(|other| differs(own, other)));
@@ -519,13 +518,13 @@ fn stand_to(voter: &Voter, checksums: &[Checksum]) -> Stand {
     }
 }
 
-/// How long a replica has for its first answer, its round trips aside.
+/// The time that a replica has for its first answer, its round trips aside.
 pub fn first_answer_max(patience: Duration) -> Duration {
     (patience / FIRST_ANSWER_PART).max(SILENT).min(patience)
 }
 
-/// How long a replica that answers has for its checksum: as long as silence is borne, and as long as a slow server reads
-/// the file.
+/// The time that a replica that answers has for its checksum: as long as silence is borne, and as long as a slow server
+/// reads the file.
 pub fn reading_max(patience: Duration, size_bytes: u64) -> Duration {
     patience
         .saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN))

@@ -15,15 +15,15 @@ use gridlane_plan::{Outcome, Plan, SourceId, Stuck};
 use super::liar::{Holding, When, checksum};
 use super::{Sim, World};
 
-/// How often the engine tells that time passes.
+/// Time between two ticks of the engine.
 const TICK_S: f64 = 0.1;
 
-/// What is to be judged.
+/// The case to be judged.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) holdings: Vec<Holding>,
     pub(crate) terms: Terms,
-    /// How long it takes to compute a checksum, or to read the file back.
+    /// Time to compute a checksum, or to read the file back.
     pub(crate) reading_s: f64,
     /// An earlier run has left this part of the file, of that many bytes in all.
     pub(crate) earlier: Option<(Vec<u8>, u64)>,
@@ -45,7 +45,7 @@ impl Case {
     }
 }
 
-/// How a copy ended.
+/// The end of a copy.
 #[derive(Debug)]
 pub(crate) struct Judged {
     /// Why it failed, if it did.
@@ -59,7 +59,7 @@ pub(crate) struct Judged {
     pub(crate) received_bytes: u64,
     pub(crate) starts: u32,
     pub(crate) mismatches: u32,
-    /// How often the judge or the plan were asked.
+    /// Number of calls of the judge and the plan.
     pub(crate) turns: u64,
     pub(crate) finish_s: f64,
 }
@@ -71,7 +71,7 @@ pub(crate) enum Ended {
     GaveUp,
 }
 
-/// What is on its way to the judge.
+/// Events on their way to the judge.
 #[derive(Debug)]
 enum Coming {
     Word { source: usize, is_strong: bool },
@@ -89,7 +89,7 @@ pub(super) struct Court {
     coming: Vec<(f64, u64, Coming)>,
     numbers: u64,
     identified: Vec<bool>,
-    /// What each server has sent already.
+    /// Bytes that each server has sent already.
     sent: Vec<RangeSet>,
     /// Parts of pieces that were wrong.
     wrong: BTreeMap<u64, Vec<Piece>>,
@@ -151,7 +151,7 @@ impl Court {
         }
     }
 
-    /// When something comes, or is due.
+    /// The time of the next event or deadline.
     pub(super) fn next_s(&self) -> f64 {
         let due = self.judge.deadline().map(|at| at.since_origin().as_secs_f64());
         let coming = self.coming.iter().map(|(at_s, ..)| *at_s);
@@ -162,7 +162,7 @@ impl Court {
         self.judge.size_bytes()
     }
 
-    /// What of `range` is there, as the ledger says.
+    /// The parts of `range` that are there, by the ledger.
     pub(super) fn there(&self, range: ByteRange) -> Vec<ByteRange> {
         let missing: RangeSet = self.ledger.missing_in(range).into_iter().collect();
         missing.missing(range)
@@ -406,7 +406,7 @@ impl Sim<'_> {
         }
     }
 
-    /// As the engine's lanes do.
+    /// The same as the engine's lanes.
     fn compare(&mut self, index: u64) {
         let court = self.court();
         let Some(pieces) = court.case.terms.known.pieces.clone() else { return };
@@ -552,7 +552,7 @@ impl Sim<'_> {
         }
     }
 
-    /// As the engine's: over what the ledger has.
+    /// The same as the engine's: over the pieces of the ledger.
     fn new_plan(&mut self) {
         let now = self.now();
         self.plan = Plan::new(self.world.settings.clone());

@@ -1,4 +1,4 @@
-//! What simulated servers have, and what they say of it.
+//! The bytes of simulated servers, and their statements.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use gridlane_core::{Checksum, ChecksumKind, Hasher};
 /// The file of one server, and its words.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
-    /// What it sends.
+    /// The bytes that it sends.
     pub(crate) bytes: Arc<Vec<u8>>,
-    /// What it sends when the same place is asked of it once more.
+    /// The bytes that it sends for a range that is asked of it once more.
     pub(crate) again: Option<Arc<Vec<u8>>>,
     /// From then on it has these, and nothing tells.
     pub(crate) changes: Option<(f64, Arc<Vec<u8>>)>,
@@ -22,17 +22,17 @@ pub(crate) struct Holding {
     pub(crate) says: Vec<Checksum>,
     /// Its checksums, when it is asked for a strong one.
     pub(crate) says_strong: Vec<Checksum>,
-    /// When it answers such a question.
+    /// Its delay for such a question.
     pub(crate) answers: When,
     /// It contradicts itself at this time, and the engine notices it.
     pub(crate) contradicts_itself_at_s: Option<f64>,
     /// It contradicts itself in the last thing that its lanes tell when they are closed.
     pub(crate) contradicts_itself_at_last: bool,
-    /// What it writes takes so long until it is there.
+    /// Time until its written bytes are there.
     pub(crate) writes_s: f64,
 }
 
-/// When a server says what it is asked.
+/// The time at which a server answers a question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum When {
     After(f64),
@@ -58,7 +58,7 @@ impl Holding {
         }
     }
 
-    /// What it sends at a time of a place.
+    /// The byte that it sends at a time, for an offset.
     pub(crate) fn sends(&self, now_s: f64, is_again: bool) -> &[u8] {
         match (&self.changes, &self.again) {
             (Some((at_s, bytes)), _) if now_s >= *at_s => bytes,

@@ -30,9 +30,9 @@ const SEGMENT_BYTES: f64 = 1_460.0;
 const STEEPNESS: f64 = 0.4 * SEGMENT_BYTES;
 /// Round trips for which bytes wait when a sender leaves slow start without a loss.
 const HYSTART_WAITS: f64 = 0.125;
-/// How often the engine tells of round trips.
+/// Time between two reports of round trips.
 const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
-/// What the engine allows a connect.
+/// Time that the engine allows a connect.
 const CONNECT_S: f64 = 15.0;
 
 /// The same for all servers of a run.
@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) client_rate: f64,
     pub(crate) step_s: f64,
     pub(crate) settings: Settings,
-    /// How fast a target written in order takes bytes.
+    /// Rate of a target that is written in order.
     pub(crate) target_rate: f64,
     pub(crate) give_up_s: f64,
     /// The kernel counts packets that come out of order.
@@ -67,7 +67,7 @@ impl World {
     }
 }
 
-/// What came out.
+/// The outcome.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) outcome: Outcome,
@@ -139,7 +139,7 @@ struct Sim<'a> {
     lanes_most: usize,
     lanes_most_per_source: Vec<usize>,
     entries_most: usize,
-    /// Whether the bytes are right is found out as well.
+    /// True if the bytes are judged as well.
     court: Option<court::Court>,
 }
 
@@ -308,7 +308,7 @@ impl<'a> Sim<'a> {
         });
     }
 
-    /// What must hold of every request whatever happens.
+    /// The properties of every request, whatever happens.
     fn check_request(&self, id: LaneId, range: ByteRange) {
         let lane = &self.lanes[&id];
         let server = &self.servers[lane.source];
@@ -378,7 +378,7 @@ impl<'a> Sim<'a> {
                     (id, (window_bytes / server.round_trip_s).min(server.lane_rate_max))
                 })
                 .collect();
-            // Max-min: who needs less than an equal share gets it, the others share the rest.
+            // Max-min: a flow that needs less than an equal share gets it, the others share the rest.
             lanes.sort_by(|a, b| a.1.total_cmp(&b.1));
             let rate_max = server.rate_at(now_s);
             let wanted: f64 = lanes.iter().map(|(_, rate)| rate).sum();
@@ -406,7 +406,7 @@ impl<'a> Sim<'a> {
         total > 0.0
     }
 
-    /// What a sender that takes losses for a full path sees of one.
+    /// The view of a path by a sender that takes losses for a full one.
     fn see_full_path(&mut self, id: LaneId, waits: f64, is_too_fast: bool) {
         let now_s = self.now_s;
         let Some(lane) = self.lanes.get_mut(&id) else { return };
@@ -506,7 +506,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// How many of these bytes were not there.
+    /// Number of these bytes that were not there.
     fn claim(&mut self, source: usize, arrived: ByteRange) -> u64 {
         let missing = self.claimed.missing(arrived);
         for part in &missing {
@@ -630,7 +630,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// When something happens next, if nothing flows.
+    /// The time of the next event, if nothing flows.
     fn next_s(&self) -> f64 {
         let after_s = self.now_s + self.world.step_s;
         let pending = self.pending.iter().map(|(at_s, _)| *at_s);
@@ -660,7 +660,7 @@ impl<'a> Sim<'a> {
 struct Cubic {
     since_s: f64,
     begun_bytes: f64,
-    /// Where it was before.
+    /// The window before the last loss.
     before_bytes: f64,
 }
 

@@ -9,7 +9,7 @@ pub(crate) const MB: f64 = 1e6;
 pub(crate) struct Server {
     /// From when on it sends how fast, in bytes per second; ascending, first at 0.
     pub(crate) rates: Vec<(f64, f64)>,
-    /// What one connection carries at most.
+    /// Largest rate of one connection.
     pub(crate) lane_rate_max: f64,
     /// Bytes that one connection has under way at most: the sender's or the receiver's buffer.
     pub(crate) lane_window_bytes_max: f64,
@@ -20,7 +20,7 @@ pub(crate) struct Server {
     pub(crate) looks_at_empty_path: bool,
     /// The rate is the server's own limit: nothing waits on the way.
     pub(crate) limits_itself: bool,
-    /// What is sent faster than the rate is dropped and waits nowhere: the connections on which that happens take it for a
+    /// Bytes that are sent faster than the rate are dropped and wait nowhere: the connections on which that happens take it for a
     /// full path.
     pub(crate) drops_what_is_too_fast: bool,
     /// Servers with the same number share one rate: they are behind the same bottleneck.

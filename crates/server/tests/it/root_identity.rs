@@ -441,7 +441,7 @@ fn a_macaroon_that_is_called_back_ends_what_it_began() {
     let mut next = site_settings(&site);
     next.auth.revoked_macaroons = Arc::new([id].into());
     site.server.control().reload(next).unwrap();
-    refused(client.ask(stat("/data/in/f"), &[]), NO, &["called back", "log in again"]);
+    refused(client.ask(stat("/data/in/f"), &[]), NO, &["was revoked", "log in again"]);
     assert_eq!(client.read(handle, 0, 4).unwrap(), b"data");
     client.ask(Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }, &[]).unwrap();
 }

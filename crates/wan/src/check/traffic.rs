@@ -202,7 +202,7 @@ impl Stream {
         let measured = Arc::clone(&meter);
         let receiver = Worker::start(emulation, way.to, "the receiver of a stream", move |stop| {
             if !await_readable(&listener, DEADLINE)? {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody connected"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no connection came"));
             }
             receive(listener.accept()?.0, &measured, is_verified, stop)
         })?;

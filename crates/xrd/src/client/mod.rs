@@ -5,7 +5,7 @@
 //! belong. [`Unpaging`] takes the checksums out of pages, in place.
 //!
 //! It decides nothing that needs a clock or another connection: which server to ask again, and when, is for
-//! `gridlane-engine`.
+//! `gridlane-peer`.
 
 mod answers;
 mod opening;

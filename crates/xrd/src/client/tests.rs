@@ -28,7 +28,7 @@ fn what_may_be_sent_twice() {
 
 // --- What comes ------------------------------------------------------------------------------------------
 
-/// What is made of bytes that come in pieces of `size`: parts with their data, and words.
+/// The result of bytes that come in pieces of `size`: parts with their data, and words.
 fn heard(answers: &mut Answers, bytes: &[u8], size: usize) -> Result<Vec<(Step, Vec<u8>)>, Malformed> {
     let (mut all, mut ahead) = (Vec::<(Step, Vec<u8>)>::new(), Vec::new());
     for piece in bytes.chunks(size) {
@@ -203,7 +203,7 @@ fn what_belongs_to_another_connection_of_the_session() {
     assert_eq!(all.len(), 4);
     assert!(matches!(all[2].0, Step::Said(stream, Said::Error(_)) if stream == other));
     assert_eq!((all[3].1.as_slice(), main.unanswered()), (&b"mine"[..], 0));
-    // Not to what nobody asked for.
+    // Not to an answer without a request.
     assert!(heard(&mut main, &ok(own, b""), 99).is_err());
     second.forget(other);
     assert_eq!(second.unanswered(), 0);
@@ -465,7 +465,7 @@ fn a_flight_that_the_server_cannot_go_on_with() {
     ] {
         assert_eq!(turn(&mut opening(Flight::Whole, false), &bytes), Err(Refused::StepByStep));
     }
-    // It asks who we are, and may believe more behind TLS.
+    // It demands authentication, and may accept more behind TLS.
     let offers = login("&P=unix");
     let mut begun = opening(Flight::Login, false);
     assert_eq!(

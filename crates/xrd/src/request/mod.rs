@@ -168,7 +168,7 @@ pub(crate) mod testing {
         bytes
     }
 
-    /// What such a request is told.
+    /// The answer to such a request.
     pub(crate) fn refused<T: Call + std::fmt::Debug>(body: [u8; 16], payload: &[u8]) -> ErrorCode {
         T::parse(&body, payload).unwrap_err().code
     }

@@ -101,7 +101,7 @@ fn a_server_that_wants_tls_before_the_login() {
     // Without a certificate there is nothing to demand.
     let without = Machine::new(false).demanding_tls(TlsDemand::Always);
     assert_eq!(without.demands_tls, TlsDemand::Never);
-    // Who cannot is not told that it has to, where it need not.
+    // A client that cannot does not get the demand, where TLS is not required.
     let flags = |flags, demand| {
         let mut machine = Machine::new(true).demanding_tls(demand);
         let bytes = [HANDSHAKE.to_vec(), protocol(flags)].concat();
@@ -235,7 +235,7 @@ fn data_are_told_of_and_not_waited_for() {
     assert_eq!((head.stream, head.id, head.payload_len), (STREAM, RequestId::WRITE, 4));
     assert_eq!(head.body, write.body());
     assert_eq!(steps[1], Step::Request(STREAM, Ping.into()));
-    // What is behind the head is nobody's business here, however long it is.
+    // Bytes behind the head are not looked at here, however many they are.
     bytes[20..24].copy_from_slice(&(i32::MAX as u32).to_be_bytes());
     assert!(matches!(logged_in(&[bytes])[..], [Step::Data(_)]));
 }

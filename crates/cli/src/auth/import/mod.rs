@@ -18,10 +18,10 @@ pub(crate) enum Format {
     Gridmap,
 }
 
-/// Print what another server's file says, as rules for `gridlane serve`.
+/// Print the grants of another server's file, as rules for `gridlane serve`.
 ///
-/// Each rule grants what its record granted, or less; comments say what cannot be said. Nothing forbids here: where the
-/// file takes away what another record grants, that has to be taken away by hand. They are printed for reading, and for
+/// Each rule grants what its record granted, or less; comments name those that have no rule. Rules forbid nothing: where
+/// the file takes away what another record grants, that has to be taken away by hand. They are printed for reading, and for
 /// the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {

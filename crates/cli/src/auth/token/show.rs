@@ -29,7 +29,7 @@ pub(super) fn run(from: Option<&str>, who: &CredentialArgs, global: &Global) -> 
 /// The token that commands would show, and where it is.
 fn found(wanted: &Wanted) -> Result<(Secret, String)> {
     match discover(wanted, &ThisMachine)?.token {
-        Some(token) => Ok((token.secret, token.place.to_string())),
+        Some(token) => Ok((token.secret, token.origin.to_string())),
         None => Err(Error::new(ErrorKind::NotFound, "there is no token where programs look for one")
             .fault(Fault::Caller)
             .hint(

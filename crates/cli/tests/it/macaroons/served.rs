@@ -185,7 +185,7 @@ fn who_proves_who_they_are_gets_one_that_does_what_it_says() {
     assert_eq!(site.ask(&authz, &[]).status, 200);
     let authz = format!("data/ada/subdir/f?authz=Bearer%20{}", macaroon.expose());
     assert_eq!(site.ask(&authz, &[]).status, 403);
-    // Whoever calls it back finds it in the log.
+    // The identifier that revokes it is in the log.
     let id = Macaroon::parse(macaroon.expose()).unwrap().id();
     let logged = format!("macaroon {id} for 600 s under /data/ada/sub");
     let audit = site.scratch.join("audit.log");
@@ -208,7 +208,7 @@ fn a_macaroon_gets_no_more_than_it_has() {
     assert!(answer.json()["expires_in"].as_u64().unwrap() <= 600, "{answer:?}");
     let second = answer.macaroon();
     let id = |macaroon: &Secret| Macaroon::parse(macaroon.expose()).unwrap().id();
-    assert_eq!(id(&second), id(&first), "it is the same, so that both can be called back at once");
+    assert_eq!(id(&second), id(&first), "it is the same, so that both can be revoked at once");
     assert_eq!(caveats(second.expose())[..5], caveats(first.expose())[..]);
     assert_eq!(site.bear(&second, "data/ada/sub/f", &[]).status, 200);
     assert_eq!(site.bear(&second, "data/ada/subdir/f", &[]).status, 403);
@@ -295,19 +295,19 @@ fn wrong_macaroons_are_refused_in_words() {
             assert!(refused.head.contains("www-authenticate: "), "{refused:?}");
         }
     }
-    // Called back, with all that was made of it.
+    // Revoked, with all macaroons that were derived from it.
     let less = Secret::new(with(&[Caveat::Before(now_s() + 600)]));
     assert_eq!(site.bear(&less, "data/ada/sub/f", &[]).status, 200);
     let id = Macaroon::parse(text).unwrap().id();
     site.scratch.file("revoked", format!("{id}\n").as_bytes());
     signal(&site.server.pid().to_string(), "HUP");
     let mut answer = None;
-    until("the macaroon is called back", || {
+    until("the macaroon is revoked", || {
         answer = Some(site.bear(&less, "data/ada/sub/f", &[]));
         answer.as_ref().is_some_and(|answer| answer.status == 401)
     });
     let answer = answer.unwrap();
-    assert!(answer.body.contains("called back"), "{answer:?}");
+    assert!(answer.body.contains("was revoked"), "{answer:?}");
     assert_eq!(site.bear(&good, "data/ada/sub/f", &[]).status, 401);
 }
 

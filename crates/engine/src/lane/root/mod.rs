@@ -1,5 +1,6 @@
 //! A lane over XRootD's protocol: a session with the file open, and reads on it, many under way at once. Where another
-//! lane to the same server has one already, this one joins it (see `root::trunk`), or if that fails opens its own.
+//! lane to the same server has one already, this one joins it (see `peer::root::SharedSession`), or if that fails
+//! opens its own.
 //!
 //! What the plan asks for is cut into reads of a few megabytes. Their answers may overtake each other; the plan
 //! counts bytes as those of its oldest request, so what is early is told of when its turn comes.
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
-use gridlane_peer::root::{Carrier, Connection, Joined, Next, OpenFile, Trunk, status_error};
+use gridlane_peer::root::{Connection, MainStream, Next, OpenFile, SharedSession, SubStream, status_error};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
@@ -91,15 +92,15 @@ struct Reader<'a> {
     wrong_pages: usize,
     /// Requests that have their numbers and are to be sent.
     output: Vec<u8>,
-    /// The session that other lanes join.
-    carried: Weak<Trunk>,
-    /// The session that it has joined.
-    joined: Option<Arc<Trunk>>,
+    /// The session that other lanes' connections are bound to.
+    shared: Weak<SharedSession>,
+    /// The session that its connection is bound to.
+    bound: Option<Arc<SharedSession>>,
 }
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let mut early = VecDeque::new();
-    let (file, mut carrier, mut joined) = match open::open(lane, commands, &mut early).await {
+    let (file, mut main, mut substream) = match open::open(lane, commands, &mut early).await {
         Ok(opened) => opened,
         Err(end) => return end,
     };
@@ -121,11 +122,11 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         has_answered: false,
         wrong_pages: 0,
         output: Vec::new(),
-        carried: carrier.as_ref().map(Carrier::trunk).unwrap_or_default(),
-        joined: joined.as_ref().map(|joined| joined.trunk.clone()),
+        shared: main.as_ref().map(MainStream::shared).unwrap_or_default(),
+        bound: substream.as_ref().map(|substream| substream.shared.clone()),
     };
     early.into_iter().for_each(|range| reader.ask(range));
-    let end = match reader.run(commands, &mut carrier, &mut joined).await {
+    let end = match reader.run(commands, &mut main, &mut substream).await {
         Ok(()) => End::Lost(Loss::Closed, None),
         Err(end) => end,
     };
@@ -135,16 +136,16 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         lane.source.set_resolved(None);
         reader.file.lost();
     }
-    if let Some(trunk) = &reader.joined
+    if let Some(shared) = &reader.bound
         && (!matches!(end, End::Lost(Loss::Closed, _)) || !reader.has_answered && !reader.chunks.is_empty())
     {
         // Nobody knows why: the next lane has a session of its own.
-        trunk.refuse();
+        shared.refuse();
     }
-    if let Some(carrier) = carrier.filter(Carrier::is_used)
+    if let Some(main) = main.filter(MainStream::is_used)
         && matches!(end, End::Lost(Loss::Closed, _))
     {
-        tokio::spawn(carrier.carry(reader.file));
+        tokio::spawn(main.carry(reader.file));
     }
     end
 }
@@ -153,8 +154,8 @@ impl Reader<'_> {
     async fn run(
         &mut self,
         commands: &mut Commands,
-        carrier: &mut Option<Carrier>,
-        joined: &mut Option<Joined>,
+        main: &mut Option<MainStream>,
+        substream: &mut Option<SubStream>,
     ) -> Step<()> {
         let timer = tokio::time::sleep(DELAY_MAX);
         tokio::pin!(timer);
@@ -162,7 +163,7 @@ impl Reader<'_> {
             self.send().await?;
             let due = self.delayed.iter().map(|(due, _)| *due).min();
             let later = tokio::time::sleep_until(due.unwrap_or_else(Instant::now));
-            let is_used = carrier.as_ref().is_some_and(Carrier::is_used);
+            let is_used = main.as_ref().is_some_and(MainStream::is_used);
             let is_waiting = !self.chunks.is_empty() || is_used;
             let came = tokio::select! {
                 biased;
@@ -178,12 +179,12 @@ impl Reader<'_> {
                     self.tally.tell(self.lane);
                     continue;
                 }
-                requests = others(carrier) => {
+                requests = others(main) => {
                     let sent = self.connection()?.send_numbered(&requests).await;
                     sent.map_err(|error| self.broken(error))?;
                     continue;
                 }
-                (stream, said) = elsewhere(joined) => {
+                (stream, said) = elsewhere(substream) => {
                     self.connection()?.forget(stream);
                     self.said(stream, said)?;
                     continue;
@@ -246,8 +247,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let output = std::mem::take(&mut self.output);
-        let sent = match &self.joined {
-            Some(trunk) => trunk.send(output),
+        let sent = match &self.bound {
+            Some(shared) => shared.send(output),
             None => self.connection()?.send_numbered(&output).await,
         };
         sent.map_err(|error| self.broken(error))
@@ -325,8 +326,8 @@ impl Reader<'_> {
         }
         // What is no read of ours was sent beside them, and its answer is not waited for.
         let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == stream) else {
-            if let Some(trunk) = self.carried.upgrade() {
-                trunk.pass_on(stream, said);
+            if let Some(shared) = self.shared.upgrade() {
+                shared.pass_on(stream, said);
             }
             return Ok(());
         };
@@ -497,18 +498,18 @@ impl Reader<'_> {
     }
 }
 
-/// Requests of lanes that have joined the session, if it is there to be joined. May be dropped at any time.
-async fn others(carrier: &mut Option<Carrier>) -> Vec<u8> {
-    match carrier {
-        Some(carrier) => carrier.request().await,
+/// Requests of substreams, if the session is shared. May be dropped at any time.
+async fn others(main: &mut Option<MainStream>) -> Vec<u8> {
+    match main {
+        Some(main) => main.request().await,
         None => std::future::pending().await,
     }
 }
 
-/// What came on the first connection of the session that was joined. May be dropped at any time.
-async fn elsewhere(joined: &mut Option<Joined>) -> (StreamId, Said) {
-    match joined {
-        Some(joined) => joined.said().await,
+/// An answer that came on the main stream for this substream. May be dropped at any time.
+async fn elsewhere(substream: &mut Option<SubStream>) -> (StreamId, Said) {
+    match substream {
+        Some(substream) => substream.said().await,
         None => std::future::pending().await,
     }
 }

@@ -1,10 +1,10 @@
-//! How a lane over XRootD's protocol begins: with the file open, on a session of its own or on one that it joins.
+//! How a lane over XRootD's protocol begins: with the file open, on a session of its own or on another lane's, as a substream.
 
 use std::collections::VecDeque;
 use std::future::Future;
 
 use gridlane_core::{ByteRange, Error, ErrorKind};
-use gridlane_peer::root::{Carrier, Joined, OpenFile};
+use gridlane_peer::root::{MainStream, OpenFile, SubStream};
 use gridlane_plan::Loss;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::OpenOptions;
@@ -15,29 +15,29 @@ use crate::lane::{Command, Commands, End, Lane, bounded};
 use crate::notice::Notice;
 use crate::source::Identity;
 
-/// Opens the file, or joins a session that has it open, while orders come in.
+/// Opens the file, or binds to a session that has it open, while orders come in.
 pub(super) async fn open(
     lane: &Lane,
     commands: &mut Commands,
     early: &mut VecDeque<ByteRange>,
-) -> Step<(OpenFile, Option<Carrier>, Option<Joined>)> {
-    if let Some(trunk) = lane.source.trunk() {
-        let join = lane.client.root.join(&trunk);
-        match with_orders(commands, early, join).await? {
-            Ok((file, joined)) => {
+) -> Step<(OpenFile, Option<MainStream>, Option<SubStream>)> {
+    if let Some(shared) = lane.source.shared_session() {
+        let bind = lane.client.root.bind(&shared);
+        match with_orders(commands, early, bind).await? {
+            Ok((file, substream)) => {
                 told(lane, &file)?;
-                return Ok((file, None, Some(joined)));
+                return Ok((file, None, Some(substream)));
             }
-            Err(_) => trunk.refuse(),
+            Err(_) => shared.refuse(),
         }
     }
     let mut file = open_anew(lane, commands, early).await?;
-    let carrier = Carrier::new(&mut file).map_err(End::Local)?;
-    if let Some(carrier) = &carrier {
-        lane.source.set_trunk(carrier.trunk());
+    let main = MainStream::new(&mut file).map_err(End::Local)?;
+    if let Some(main) = &main {
+        lane.source.set_shared_session(main.shared());
     }
     told(lane, &file)?;
-    Ok((file, carrier, None))
+    Ok((file, main, None))
 }
 
 /// Does something while orders come in.

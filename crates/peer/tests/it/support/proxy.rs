@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) struct Proxy {
-    /// Where it listens, as `host:port`.
+    /// Its address, as `host:port`.
     pub(crate) address: String,
     state: Arc<State>,
 }
 
 struct State {
-    /// What `Proxy-Authorization` has to be, or for SOCKS `user:password`.
+    /// The `Proxy-Authorization` that it demands, or for SOCKS `user:password`.
     wants: Option<&'static str>,
     seen: Mutex<Vec<String>>,
 }

@@ -24,7 +24,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-/// What is wrong with a server, or particular to it.
+/// Faults and peculiarities of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     /// Has no such file.
@@ -35,7 +35,7 @@ pub(crate) struct Faults {
     pub(crate) waits: u64,
     /// Checksums come later.
     pub(crate) defers: bool,
-    /// Where path requests are sent: the first one of these that is not in `tried`.
+    /// Targets of redirects for requests about paths: the first one of these that is not in `tried`.
     pub(crate) redirects: Vec<Redirect>,
     /// Also to those that were tried.
     pub(crate) insists: bool,
@@ -57,19 +57,19 @@ pub(crate) struct Faults {
     pub(crate) read_error: Option<ErrorCode>,
     /// Closes in place of the answer to every request that is not the first on its connection, once.
     pub(crate) closes_idle: bool,
-    /// What it says of where the file is.
+    /// Its answer to `locate`.
     pub(crate) locations: String,
-    /// Nobody may join a session.
+    /// It refuses `bind`.
     pub(crate) has_no_binds: bool,
     /// Reads that name a connection are not answered there: they fail on the first one.
     pub(crate) fails_elsewhere: bool,
     /// The file is shorter than it says.
     pub(crate) ends_at: Option<u64>,
-    /// What it says when the file is opened of how long that is; asked otherwise, it tells the truth.
+    /// The size that it states when the file is opened; to other requests it states the right one.
     pub(crate) opens_with: Option<u64>,
     /// Opens nothing before it was asked what it has in another way.
     pub(crate) opens_last: bool,
-    /// Says nothing of the file to those who ask without opening it, before somebody reads it.
+    /// States nothing of the file to requests without an open, before the first read.
     pub(crate) opens_first: bool,
     /// Never answers when it is asked for a checksum; or it says, again and again, that it will.
     pub(crate) has_no_word: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Faults {
     pub(crate) slow_listing: Option<(u64, Duration)>,
     /// Closes in place of the answer to the request of this name, and says nothing.
     pub(crate) dies_at: Option<RequestId>,
-    /// Asks everybody who logs in to come again now.
+    /// Asks every client that logs in to come again now.
     pub(crate) puts_off: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Site {
     pub(crate) state: Arc<State>,
 }
 
-/// What is answered on a connection that joined.
+/// Answers on a connection that is bound.
 type Joined = mpsc::UnboundedSender<Vec<u8>>;
 
 pub(crate) struct State {
@@ -500,7 +500,7 @@ fn path(about: &PathArg) -> String {
 /// A connection of a server.
 struct Line {
     stream: Option<Stream>,
-    /// As long as TLS may still begin.
+    /// The phase in which TLS may still begin.
     socket: Option<TcpStream>,
     ahead: Vec<u8>,
 }
@@ -553,7 +553,7 @@ pub(crate) fn asker(stream: &Stream) -> &'static str {
     ["ada", "bob"].into_iter().find(|name| has(name)).unwrap_or("nobody")
 }
 
-/// A certificate for 127.0.0.1: for the server, and whom a client has to trust for it.
+/// A certificate for 127.0.0.1: for the server, and the authority that a client has to trust for it.
 pub(crate) fn certificate(dir: &std::path::Path) -> (Arc<rustls::ServerConfig>, tls::Trust) {
     let (cert, key) = tls::self_signed(dir, &["127.0.0.1".into()]).unwrap();
     let config = tls::server_config(&cert, &key, false).unwrap();

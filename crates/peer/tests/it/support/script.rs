@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-/// What becomes of a request.
+/// The treatment of a request.
 pub(crate) enum Reply {
     /// These bytes, and the connection stays.
     Bytes(Vec<u8>),
@@ -102,7 +102,7 @@ impl Scripted {
         self.state.seen.lock().unwrap().clone()
     }
 
-    /// How many connections were accepted.
+    /// Number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         *self.state.connections.lock().unwrap()
     }

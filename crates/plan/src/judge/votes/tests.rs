@@ -181,7 +181,7 @@ fn those_that_only_a_server_named_have_no_vote() {
     assert_eq!(votes.verdict(at_ms(2), &found(&[adler32(1)])), right);
 }
 
-/// It may well have the right bytes, which everybody's weak checksum is of.
+/// It may well have the right bytes, which the weak checksum of every replica is of.
 #[test]
 fn one_that_makes_up_a_strong_checksum_does_not_decide_while_another_has_not_answered() {
     let right = found(&[adler32(1), md5(1)]);
@@ -223,7 +223,7 @@ fn a_strong_checksum_that_is_owed_is_waited_for_like_any_word() {
     contradicted.states(0, [md5(2)]);
     contradicted.states(1, [md5(2)]);
     assert_eq!(contradicted.verdict(at_ms(4), &bytes), Verdict::Wrong { expected: md5(2) });
-    // Whoever hangs is waited for as long as a checksum may take.
+    // A replica that hangs is waited for as long as a checksum may take.
     assert_eq!(votes.deadline(at_ms(5)), Some(at_ms(60_001)));
     assert_eq!(votes.verdict(at_ms(60_001), &bytes), right);
     assert_eq!(votes.owing(at_ms(60_001)), [1, 2]);

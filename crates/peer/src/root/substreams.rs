@@ -1,4 +1,4 @@
-//! The first connection of a session, for lanes on connections that joined it.
+//! A session of several connections: the main stream, and the substreams that are bound to it (`kXR_bind`).
 //!
 //! ```text
 //!  lane 1 ── requests, and its answers ──────────────┐
@@ -6,8 +6,8 @@
 //!  lane 2 ── answers to its requests only ───────────┘
 //! ```
 //!
-//! Requests of a session all go out on its first connection; a read names the connection that its answer comes on. The
-//! lane with the first connection sends the requests of the others, and passes on what comes for them there (errors).
+//! Requests of a session all go out on its main stream; a read names the connection that its answer comes on. The lane
+//! with the main stream sends the requests of the others, and passes on what comes for them there (errors).
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -26,90 +26,90 @@ use super::file::OpenFile;
 /// Bytes of unwanted data that are read at a time.
 const SCRATCH_BYTES: usize = 16 * 1024;
 
-/// A connection that joined, and the channel to it.
-type Join = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
+/// A substream's number, and the channel to it.
+type Bound = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
 
-/// A session with a file open on it. It lives as long as one of the connections that joined it.
-pub struct Trunk {
+/// A session with a file open on it, which connections may be bound to. It lives as long as one of them.
+pub struct SharedSession {
     pub(super) session: Session,
     pub(super) is_tls: bool,
     pub(super) handle: Handle,
     pub(super) stat: StatText,
     pub(super) url: Url,
-    /// Requests for the first connection. Each lane has a few under way, so it stays short.
+    /// Requests for the main stream. Each lane has a few under way, so it stays short.
     requests: mpsc::UnboundedSender<Vec<u8>>,
-    joined: Mutex<Vec<Join>>,
-    /// True if joining it has brought nothing.
+    bound: Mutex<Vec<Bound>>,
+    /// True if binding to it has brought nothing.
     is_useless: AtomicBool,
 }
 
-impl fmt::Debug for Trunk {
+impl fmt::Debug for SharedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trunk({})", self.url)
+        write!(f, "SharedSession({})", self.url)
     }
 }
 
-/// The end of a trunk that has the connection.
-pub struct Carrier {
-    trunk: Option<Arc<Trunk>>,
+/// The side of a shared session that sends all requests: its first connection.
+pub struct MainStream {
+    shared: Option<Arc<SharedSession>>,
     requests: mpsc::UnboundedReceiver<Vec<u8>>,
 }
 
-/// The end of a trunk on a connection that joined.
-pub struct Joined {
-    /// The session that was joined.
-    pub trunk: Arc<Trunk>,
+/// The side of a shared session on a further connection.
+pub struct SubStream {
+    /// The session that it is bound to.
+    pub shared: Arc<SharedSession>,
     said: mpsc::UnboundedReceiver<(StreamId, Said)>,
 }
 
-impl Trunk {
+impl SharedSession {
     /// The file, as it was opened.
     pub(super) fn opened(&self) -> OpenAnswer {
         OpenAnswer { handle: self.handle, stat: Some(self.stat.clone()) }
     }
 
-    /// True if connections that join it are of use.
+    /// True if further connections are of use.
     pub fn is_useful(&self) -> bool {
         !self.is_useless.load(Relaxed) && !self.requests.is_closed()
     }
 
-    /// Notes that joining it brings nothing.
+    /// Notes that binding to it brings nothing.
     pub fn refuse(&self) {
         self.is_useless.store(true, Relaxed);
     }
 
-    /// Sends requests on the first connection.
+    /// Sends requests on the main stream.
     pub fn send(&self, requests: Vec<u8>) -> Result<()> {
         self.requests.send(requests).map_err(|_| {
-            Error::new(ErrorKind::Network, "the first connection of the session is gone").endpoint(&self.url)
+            Error::new(ErrorKind::Network, "the main stream of the session is gone").endpoint(&self.url)
         })
     }
 
-    /// A connection has joined.
-    pub(super) fn join(self: &Arc<Trunk>, path_id: PathId) -> Joined {
+    /// Registers a connection that was bound.
+    pub(super) fn bind(self: &Arc<SharedSession>, path_id: PathId) -> SubStream {
         let (sender, said) = mpsc::unbounded_channel();
-        let mut joined = self.joined();
-        joined.retain(|(_, sender)| !sender.is_closed());
-        joined.push((path_id, sender));
-        Joined { trunk: self.clone(), said }
+        let mut bound = self.bound();
+        bound.retain(|(_, sender)| !sender.is_closed());
+        bound.push((path_id, sender));
+        SubStream { shared: self.clone(), said }
     }
 
-    /// Passes on what came on the first connection for another one.
+    /// Passes on what came on the main stream for a substream.
     pub fn pass_on(&self, stream: StreamId, said: Said) {
         let path_id = Answers::path_of(stream);
-        if let Some((_, sender)) = self.joined().iter().find(|(joined, _)| *joined == path_id) {
+        if let Some((_, sender)) = self.bound().iter().find(|(bound, _)| *bound == path_id) {
             let _ = sender.send((stream, said));
         }
     }
 
-    fn joined(&self) -> MutexGuard<'_, Vec<Join>> {
+    fn bound(&self) -> MutexGuard<'_, Vec<Bound>> {
         // A panic elsewhere leaves nothing half-done here.
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Joined {
-    /// The next thing that came on the first connection for this one; never ends.
+impl SubStream {
+    /// The next thing that came on the main stream for this one; never ends.
     pub async fn said(&mut self) -> (StreamId, Said) {
         match self.said.recv().await {
             Some(said) => said,
@@ -118,9 +118,9 @@ impl Joined {
     }
 }
 
-impl Carrier {
-    /// Makes a trunk of the session of an open file.
-    pub fn new(file: &mut OpenFile) -> Result<Option<Carrier>> {
+impl MainStream {
+    /// Shares the session of an open file; `None` where it cannot be.
+    pub fn new(file: &mut OpenFile) -> Result<Option<MainStream>> {
         let session = file.session();
         let is_server = session.flags.has(gridlane_xrd::flags::ServerFlags::IS_SERVER);
         let (Some(stat), true) = (file.stat.clone(), is_server && !session.is_manager()) else {
@@ -131,19 +131,20 @@ impl Carrier {
         connection.hear_others();
         let is_tls = connection.is_tls();
         let (sender, requests) = mpsc::unbounded_channel();
-        let (joined, is_useless) = Default::default();
-        let trunk = Trunk { session, is_tls, handle, stat, url, requests: sender, joined, is_useless };
-        Ok(Some(Carrier { trunk: Some(Arc::new(trunk)), requests }))
+        let (bound, is_useless) = Default::default();
+        let shared =
+            SharedSession { session, is_tls, handle, stat, url, requests: sender, bound, is_useless };
+        Ok(Some(MainStream { shared: Some(Arc::new(shared)), requests }))
     }
 
-    /// The trunk, for connections that may join.
-    pub fn trunk(&self) -> Weak<Trunk> {
-        self.trunk.as_ref().map(Arc::downgrade).unwrap_or_default()
+    /// The session, for connections that may be bound to it.
+    pub fn shared(&self) -> Weak<SharedSession> {
+        self.shared.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
-    /// True if any connection has joined that is there still.
+    /// True if it has a substream.
     pub fn is_used(&self) -> bool {
-        self.trunk.as_ref().is_some_and(|trunk| Arc::strong_count(trunk) > 1)
+        self.shared.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }
 
     /// The next requests to be sent; never ends. May be dropped at any time.
@@ -154,10 +155,10 @@ impl Carrier {
         }
     }
 
-    /// Goes on for the connections that joined, until they have gone; the lane that had the connection is over.
+    /// Goes on for the substreams until they have ended; the lane that had the connection is over.
     pub async fn carry(mut self, mut file: OpenFile) {
-        let trunk = self.trunk();
-        self.trunk = None;
+        let shared = self.shared();
+        self.shared = None;
         let Ok(connection) = file.connection() else { return };
         let mut scratch = vec![0; SCRATCH_BYTES];
         loop {
@@ -173,8 +174,8 @@ impl Carrier {
                 },
                 came = discard(connection, &mut scratch) => match came {
                     Ok((stream, said)) => {
-                        if let Some(trunk) = trunk.upgrade() {
-                            trunk.pass_on(stream, said);
+                        if let Some(shared) = shared.upgrade() {
+                            shared.pass_on(stream, said);
                         }
                     }
                     Err(_) => return,
@@ -214,31 +215,31 @@ mod tests {
     use super::*;
     use crate::root::Client;
 
-    /// Asks for bytes on the first connection; says what came on the one that joined.
-    async fn read(file: &mut OpenFile, trunk: &Trunk, offset: u64) -> Result<Next> {
+    /// Asks for bytes on the main stream; returns what came on the substream.
+    async fn read(file: &mut OpenFile, shared: &SharedSession, offset: u64) -> Result<Next> {
         let (handle, path_id) = (file.handle(), file.session().path_id);
         let mut request = Read { handle, offset, len: 4, path_id }.to_bytes(StreamId::default());
         let connection = file.connection()?;
         connection.number(&mut request, Expect::Bytes { offset, len: 4 })?;
-        trunk.send(request)?;
+        shared.send(request)?;
         connection.next().await
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn who_joined_is_served_when_the_lane_that_had_the_connection_is_over() {
+    async fn substreams_are_served_when_the_lane_that_had_the_main_stream_is_over() {
         let site = Site::start(b"0123456789", Faults::default()).await;
         let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
         let options = OpenOptions::READ | OpenOptions::RETSTAT;
         let mut file = client.open(&site.url, options, 0, "").await.unwrap();
-        let carrier = Carrier::new(&mut file).unwrap().unwrap();
-        let trunk = carrier.trunk().upgrade().unwrap();
-        let (mut second, joined) = client.join(&trunk).await.unwrap();
-        assert!(carrier.is_used() && trunk.is_useful());
-        drop(trunk);
-        let carrying = tokio::spawn(carrier.carry(file));
+        let main = MainStream::new(&mut file).unwrap().unwrap();
+        let shared = main.shared().upgrade().unwrap();
+        let (mut second, substream) = client.bind(&shared).await.unwrap();
+        assert!(main.is_used() && shared.is_useful());
+        drop(shared);
+        let carrying = tokio::spawn(main.carry(file));
         for offset in [0, 5] {
             let mut found = Vec::new();
-            let mut next = read(&mut second, &joined.trunk, offset).await.unwrap();
+            let mut next = read(&mut second, &substream.shared, offset).await.unwrap();
             loop {
                 let Next::Part(part) = next else { panic!("{next:?}") };
                 let connection = second.connection().unwrap();
@@ -254,8 +255,8 @@ mod tests {
             }
             assert_eq!(found, &b"0123456789"[offset as usize..offset as usize + 4]);
         }
-        // The last one who joined ends it: the file is closed, and the session goes on.
-        drop((second, joined));
+        // The last substream ends it: the file is closed, and the session goes on.
+        drop((second, substream));
         carrying.await.unwrap();
         while site.count("close") == 0 {
             tokio::task::yield_now().await;
@@ -264,18 +265,18 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_fails_on_the_first_connection_is_passed_on() {
+    async fn what_fails_on_the_main_stream_is_passed_on() {
         let site = Site::start(b"0123456789", Faults { fails_elsewhere: true, ..Faults::default() }).await;
         let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
         let options = OpenOptions::READ | OpenOptions::RETSTAT;
         let mut file = client.open(&site.url, options, 0, "").await.unwrap();
-        let carrier = Carrier::new(&mut file).unwrap().unwrap();
-        let trunk = carrier.trunk().upgrade().unwrap();
-        let (mut second, mut joined) = client.join(&trunk).await.unwrap();
-        tokio::spawn(carrier.carry(file));
+        let main = MainStream::new(&mut file).unwrap().unwrap();
+        let shared = main.shared().upgrade().unwrap();
+        let (mut second, mut substream) = client.bind(&shared).await.unwrap();
+        tokio::spawn(main.carry(file));
         tokio::select! {
-            next = read(&mut second, &trunk, 0) => panic!("{next:?}"),
-            (stream, said) = joined.said() => {
+            next = read(&mut second, &shared, 0) => panic!("{next:?}"),
+            (stream, said) = substream.said() => {
                 assert_eq!(Answers::path_of(stream), PathId(1));
                 assert!(matches!(said, Said::Error(answer) if answer.code == ErrorCode::ARG_INVALID));
             }
