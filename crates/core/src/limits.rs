@@ -466,6 +466,9 @@ pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
 pub const RESOLVING_MAX: usize = 16;
+/// Answers that came on the main stream of a session and wait for the lane of one substream. A lane has 16 requests under way, and
+/// a server answers each once at most: the rest is dropped.
+pub const SUBSTREAM_ANSWERS_WAITING_MAX: usize = 64;
 /// Addresses of one name that are tried: at a head start each, more do not fit into [`CONNECT_MAX`].
 pub const ADDRESSES_MAX: usize = 32;
 /// Time for which it is remembered which family of addresses connected (RFC 8305, 4: not beyond changes of the

@@ -11,7 +11,8 @@ use super::reading::{Asked, ReadJob, Source, VectorJob};
 use crate::buffers::Lent;
 use crate::pieces::Pieces;
 
-/// Where a connection is told things.
+/// The way to tell a connection something. Without a bound, and never long: each thing belongs to a request that has no answer yet,
+/// of which its connections have [`ROOT_REQUESTS_MAX`](gridlane_core::limits::ROOT_REQUESTS_MAX) at most, or is told once.
 pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
 
 /// What a connection is told.

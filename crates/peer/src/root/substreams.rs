@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use gridlane_core::limits::SUBSTREAM_ANSWERS_WAITING_MAX;
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_xrd::answer::{OpenAnswer, StatText};
 use gridlane_xrd::client::{Answers, Said, Session};
@@ -27,7 +28,7 @@ use super::file::OpenFile;
 const SCRATCH_BYTES: usize = 16 * 1024;
 
 /// A substream's number, and the channel to it.
-type Bound = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
+type Bound = (PathId, mpsc::Sender<(StreamId, Said)>);
 
 /// A session with a file open on it, which connections may be bound to. It lives as long as one of them.
 pub struct SharedSession {
@@ -36,7 +37,7 @@ pub struct SharedSession {
     pub(super) handle: Handle,
     pub(super) stat: StatText,
     pub(super) url: Url,
-    /// Requests for the main stream. Each lane has a few under way, so it stays short.
+    /// Requests for the main stream. Without a bound, and never long: each lane has 16 under way at most.
     requests: mpsc::UnboundedSender<Vec<u8>>,
     bound: Mutex<Vec<Bound>>,
     /// True if binding to it has brought nothing.
@@ -59,7 +60,7 @@ pub struct MainStream {
 pub struct SubStream {
     /// The session that it is bound to.
     pub shared: Arc<SharedSession>,
-    said: mpsc::UnboundedReceiver<(StreamId, Said)>,
+    said: mpsc::Receiver<(StreamId, Said)>,
 }
 
 impl SharedSession {
@@ -87,18 +88,18 @@ impl SharedSession {
 
     /// Registers a connection that was bound.
     pub(super) fn bind(self: &Arc<SharedSession>, path_id: PathId) -> SubStream {
-        let (sender, said) = mpsc::unbounded_channel();
+        let (sender, said) = mpsc::channel(SUBSTREAM_ANSWERS_WAITING_MAX);
         let mut bound = self.bound();
         bound.retain(|(_, sender)| !sender.is_closed());
         bound.push((path_id, sender));
         SubStream { shared: self.clone(), said }
     }
 
-    /// Passes on what came on the main stream for a substream.
+    /// Passes on what came on the main stream for a substream. What a server sends beyond the answers that it owes is dropped.
     pub fn pass_on(&self, stream: StreamId, said: Said) {
         let path_id = Answers::path_of(stream);
         if let Some((_, sender)) = self.bound().iter().find(|(bound, _)| *bound == path_id) {
-            let _ = sender.send((stream, said));
+            let _ = sender.try_send((stream, said));
         }
     }
 
@@ -206,6 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use gridlane_net::{Dialer, tls::Trust};
+    use gridlane_xrd::answer::WaitAnswer;
     use gridlane_xrd::client::Expect;
     use gridlane_xrd::flags::OpenOptions;
     use gridlane_xrd::request::Read;
@@ -281,5 +283,28 @@ mod tests {
                 assert!(matches!(said, Said::Error(answer) if answer.code == ErrorCode::ARG_INVALID));
             }
         }
+    }
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_that_sends_more_than_it_owes_fills_no_memory() {
+        let site = Site::start(b"0123456789", Faults::default()).await;
+        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
+        let options = OpenOptions::READ | OpenOptions::RETSTAT;
+        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
+        let main = MainStream::new(&mut file).unwrap().unwrap();
+        let shared = main.shared().upgrade().unwrap();
+        let mut substream = shared.bind(PathId(1));
+        let mut stream = StreamId::default();
+        while Answers::path_of(stream) != PathId(1) {
+            let number = u16::from_be_bytes(stream.0) + 1;
+            stream = StreamId(number.to_be_bytes());
+        }
+        for _ in 0..10 * SUBSTREAM_ANSWERS_WAITING_MAX {
+            shared.pass_on(stream, Said::Wait(WaitAnswer { seconds: 1, text: String::new() }));
+        }
+        let mut kept = 0;
+        while substream.said.try_recv().is_ok() {
+            kept += 1;
+        }
+        assert_eq!(kept, SUBSTREAM_ANSWERS_WAITING_MAX);
     }
 }
