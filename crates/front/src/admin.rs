@@ -1,4 +1,4 @@
-//! The admin address: `/healthz`, `/readyz` and `/metrics`, for whoever can connect.
+//! The admin address: `/healthz`, `/readyz` and `/metrics`, for every client that can connect.
 //!
 //! It is no part of the service: few connections at a time, one request each, everything within a few seconds.
 
@@ -47,7 +47,7 @@ pub(crate) async fn serve<S: Service>(
         let holder = Holder::of(peer.ip());
         let Ok(waiting) = generation.front.budgets.admin_waiting.try_take(holder, 1) else { continue };
         tokio::spawn(budget::on_behalf(holder, async move {
-            // Whoever does not finish in time is cut; and one client alone does not hold up another.
+            // A client that does not finish in time is cut; and one client alone does not hold up another.
             let turn = generation.front.budgets.admin.take(holder, 1);
             let Ok(turn) = timeout(limits::ADMIN_REQUEST_MAX, turn).await else { return };
             drop(waiting);
@@ -89,7 +89,7 @@ async fn exchange<S: Service>(
     }
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
-    // Until the client has seen the answer: a body that nobody read would make the kernel reset the connection.
+    // Until the client has seen the answer: an unread body would make the kernel reset the connection.
     let mut rest = [0; READ_BYTES];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
@@ -132,7 +132,8 @@ async fn decide<S: Service>(
     }
 }
 
-/// The page of metrics: here for whoever can connect, and at the server's own address for who may administer it.
+/// The page of metrics: here for every client that can connect, and at the server's own address for those that may
+/// administer it.
 pub(crate) async fn metrics<S: Service>(generation: &Generation<S>, phase: Phase) -> Reply {
     Reply::new(Status::OK)
         .field("Content-Type", CONTENT_TYPE)
@@ -251,10 +252,9 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.finish()
 }
 
-/// What clients share: how much there is, how much of it one client has at most, how much is taken, and how often it was
-/// not enough.
+/// The budgets of all clients: their size, one client's part, what is taken, and how often it was not enough.
 fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
-    // Of those that each device has: all together.
+    // The budgets of each device, summed over devices.
     let mut all: Vec<(&'static str, Vec<Arc<Budget>>)> = Vec::new();
     for budget in front.budgets.all().map(Arc::clone).into_iter().chain(of_service) {
         match all.iter_mut().find(|(name, _)| *name == budget.name()) {

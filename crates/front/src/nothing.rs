@@ -1,4 +1,4 @@
-//! A service for tests of the front, which does nothing.
+//! A service for tests of the front, which refuses everything.
 
 use std::sync::Arc;
 

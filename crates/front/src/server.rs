@@ -33,7 +33,7 @@ const CUT_MAX: Duration = Duration::from_secs(5);
 /// After `accept` failed for want of descriptors or memory: time for something to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two records that tell of it.
+/// Between two records of such failures.
 const ACCEPT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A server that listens already and does not serve yet.
@@ -64,8 +64,8 @@ impl<S: Service> Control<S> {
         self.current.borrow().front.access_log.note(what);
     }
 
-    /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without
-    /// having changed anything. Returns what did not change because it cannot: where the server listens.
+    /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without having
+    /// changed anything. Returns the settings that did not change because they cannot: the addresses.
     pub fn reload(&self, settings: Settings<S::Settings>) -> Result<Vec<&'static str>> {
         let mut kept = Vec::new();
         if *settings.listen != *self.listen {
@@ -82,14 +82,14 @@ impl<S: Service> Control<S> {
         Ok(kept)
     }
 
-    /// Has the keys of tokens' issuers fetched again, whenever that was done last: an operator knows that one was called
-    /// back. Until they are there, those that are known count.
+    /// Has the keys of tokens' issuers fetched again, however recent they are: an operator knows that one was revoked.
+    /// Until they are there, those that are known count.
     pub fn refetch_keys(&self) {
         self.current.borrow().front.issuer_keys.outdate();
     }
 }
 
-/// What a server did in its life.
+/// Figures of a server's whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Connections accepted.
@@ -130,17 +130,17 @@ impl<S: Service> Server<S> {
         Ok(Server { listeners, addresses, admin: admin_listener, control })
     }
 
-    /// Where it listens, with the ports that were chosen.
+    /// The addresses that it listens on, with the ports that were chosen.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where it answers questions about itself, with the port that was chosen.
+    /// The admin address, with the port that was chosen.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// What changes it while it runs.
+    /// The handle that changes it while it runs.
     pub fn control(&self) -> Control<S> {
         self.control.clone()
     }
@@ -196,7 +196,7 @@ impl<S: Service> Server<S> {
         tidying.abort();
         shrinking.abort();
         refreshing.abort();
-        // The last to end: until here somebody may want to know how far it is.
+        // The last to end: until here the drain may be watched.
         if let Some(asked) = asked {
             asked.abort();
         }
@@ -226,7 +226,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Waits for all to end, cuts those that do not in time; returns how many those were.
+    /// Waits for all to end, cuts those that do not in time; returns the number of those.
     async fn end(&mut self, deadline: Duration) -> u64 {
         let finish = async {
             while let Some(ended) = self.connections.join_next().await {
@@ -242,7 +242,7 @@ impl Crowd {
     }
 }
 
-/// Gives a connection a task of its own, if there is room; else another one that says so.
+/// Gives a connection a task of its own, if there is room; else another one that answers so.
 fn admit<S: Service>(
     socket: TcpStream,
     peer: SocketAddr,
@@ -263,11 +263,11 @@ fn admit<S: Service>(
     if matches!(admission, Admission::TurnedAway(_, None)) {
         return;
     }
-    // What cannot be told is treated as the more dangerous.
+    // Without an address it is treated as the more dangerous.
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let (current, mut phase) = (current.clone(), phase.subscribe());
     connections.spawn(budget::on_behalf(Holder::of(peer.ip()), async move {
-        // Dropped in this order from the last one on: who sees in the metrics that it has ended finds its place free.
+        // Dropped in this order from the last one on: once the metrics show its end, its place is free.
         let (_open, mut admission) = (open, admission);
         let stream = tokio::select! {
             stream = front.acceptor.accept(socket) => stream,
@@ -304,7 +304,7 @@ fn admit<S: Service>(
     }));
 }
 
-/// Whether there is room for a connection, for as long as it is open.
+/// Room for a connection, for as long as it is open; or none.
 enum Admission {
     /// There is: among all connections, and among those that speak its protocol once that is known.
     In(Lease, Option<Lease>),
@@ -339,7 +339,7 @@ impl Admission {
         Admission::TurnedAway(excess, room)
     }
 
-    /// It is somebody else's than it seemed.
+    /// Moves it to another holder, now that its client is known.
     fn handed_to(self, front: &Front, holder: Holder) -> Admission {
         let Admission::In(mut lease, speaks) = self else { return self };
         match lease.try_hand_to(holder) {
@@ -393,7 +393,7 @@ async fn shrink(metrics: Arc<Metrics>) {
         most = open.max(most);
         if most >= limits::SHRINK_CONNECTIONS_MIN && open <= most / 2 {
             most = open;
-            // What comes of it shows in the metrics.
+            // Its outcome shows in the metrics.
             let _ = tokio::task::spawn_blocking(gridlane_sys::process::give_back_memory).await;
         }
     }

@@ -1,7 +1,7 @@
 //! The keys of tokens' issuers: fetched, kept in files, and used.
 //!
-//! What is decided is in [`KeyCache`]; here is what it needs of the world: somebody who fetches, one fetch per issuer at a
-//! time, a clock, and a directory. All generations of settings share one `Keys`.
+//! Decisions are made in [`KeyCache`]; here are the parts that it needs of the world: a source to fetch from, one fetch
+//! per issuer at a time, a clock, and a directory. All generations of settings share one `Keys`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -27,7 +27,7 @@ use crate::settings::{AuthSettings, KeySource};
 #[derive(Default)]
 pub(crate) struct Keys {
     state: Mutex<State>,
-    /// That there are new settings.
+    /// Notified of new settings.
     news: Notify,
     /// Fetches that began.
     pub(crate) fetches: Counter,
@@ -47,13 +47,13 @@ struct State {
     log: Option<AccessLog>,
     cache: KeyCache,
     verified: VerifiedTokens,
-    /// Fetches that run, by issuer: who waits is told when they end.
+    /// Fetches that run, by issuer: the waiting tasks are woken when they end.
     flights: HashMap<String, watch::Receiver<()>>,
-    /// Issuers whose last fetch failed: that was told, and is told again only after it succeeded.
+    /// Issuers whose last fetch failed: that was logged, and is logged again only after a success.
     failing: HashSet<String>,
 }
 
-/// Whose tokens count, and what they may call this server.
+/// The issuers whose tokens count, and the names by which tokens may call this server.
 #[derive(Default, PartialEq)]
 struct Believed {
     issuers: Vec<Issuer>,
@@ -61,9 +61,9 @@ struct Believed {
 }
 
 impl Keys {
-    /// Goes by these settings from now on. Keys of issuers that stay are kept: settings change whenever somebody's list of
-    /// what was revoked does, and issuers have nothing to do with that. Those of new ones are looked for in the directory,
-    /// which blocks.
+    /// Goes by these settings from now on. Keys of issuers that stay are kept: settings change with every list of
+    /// revoked credentials, and issuers have nothing to do with that. Those of new ones are looked for in the
+    /// directory, which blocks.
     pub(crate) fn configure(&self, settings: &AuthSettings, log: &AccessLog) {
         let now_s = now_s();
         let mut state = self.state();
@@ -78,7 +78,7 @@ impl Keys {
         state.log = Some(log.clone());
         let Some(directory) = state.directory.clone() else { return };
         let issuers: Vec<String> = state.cache.issuers().map(str::to_owned).collect();
-        // Nobody who looks for keys waits for this disk.
+        // No lookup of keys waits for this disk.
         drop(state);
         for issuer in issuers {
             let file = file_of(&directory, &issuer);
@@ -96,13 +96,13 @@ impl Keys {
         }
     }
 
-    /// Has the keys of all issuers fetched again, whenever that was done last: somebody knows that one was called back.
+    /// Has the keys of all issuers fetched again, however recent they are: an operator knows that one was revoked.
     pub(crate) fn outdate(&self) {
         self.state().cache.outdate();
         self.news.notify_one();
     }
 
-    /// Who bears a token that was found good before: without a signature, and without waiting.
+    /// The bearer of a token that was found good before: without a signature, and without waiting.
     pub(crate) fn seen(&self, token: &str, now_s: i64) -> Option<Arc<Identity>> {
         let fingerprint = Fingerprint::of(token);
         let mut state = self.state();
@@ -121,8 +121,8 @@ impl Keys {
         issuers.filter_map(|issuer| Some((issuer.to_owned(), state.cache.fetched_s(issuer)?))).collect()
     }
 
-    /// Who bears a token. Waits for its issuer's keys when it is signed with one that is not known, and they were not
-    /// fetched just before.
+    /// The bearer of a token. Waits for its issuer's keys when it is signed with one that is not known, and they were
+    /// not fetched just before.
     pub(crate) async fn verify(self: &Arc<Self>, token: &str, now_s: i64) -> Result<Arc<Identity>, Refusal> {
         if let Some(identity) = self.seen(token, now_s) {
             return Ok(identity);
@@ -186,7 +186,7 @@ impl Keys {
         }
     }
 
-    /// Waits for a fetch, which somebody else may have begun; `false` when there is none.
+    /// Waits for a fetch, which may be one that runs already; `false` when there is none.
     async fn fetch(self: &Arc<Self>, issuer: &str, reason: Reason, now_s: i64) -> bool {
         let Some(mut flight) = self.begin(issuer, reason, now_s) else { return false };
         // The other end is dropped when it ends, in whatever way.
@@ -194,7 +194,7 @@ impl Keys {
         true
     }
 
-    /// The fetch that runs, or a new one if it is time for one. It goes on when nobody waits for it any longer.
+    /// The fetch that runs, or a new one if it is time for one. It goes on when no task waits for it any longer.
     fn begin(self: &Arc<Self>, issuer: &str, reason: Reason, now_s: i64) -> Option<watch::Receiver<()>> {
         let mut state = self.state();
         if let Some(flight) = state.flights.get(issuer) {
@@ -260,18 +260,18 @@ impl Keys {
     }
 }
 
-/// What is to be done after a fetch, without holding up those who look for keys.
+/// The steps after a fetch, which do not hold up lookups of keys.
 struct Arrival {
     notes: Vec<String>,
     stored: Option<(PathBuf, Vec<u8>)>,
     log: Option<AccessLog>,
 }
 
-/// A fetch that runs: however it ends, those who wait go on, and another may begin.
+/// A fetch that runs: however it ends, the waiting tasks go on, and another may begin.
 struct Landing {
     keys: Arc<Keys>,
     issuer: String,
-    /// Who waits is told by its end.
+    /// Its end wakes the waiting tasks.
     _ended: watch::Sender<()>,
 }
 
@@ -281,13 +281,13 @@ impl Drop for Landing {
     }
 }
 
-/// What the time is, as tokens count it.
+/// The current time in seconds since 1970, as tokens count it.
 pub fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// An issuer's keys: by its description at one of two places, the first of which is told of when there is none.
+/// An issuer's keys, by its description at one of two places; when there is none, the error is that of the first.
 async fn fetched(source: &dyn KeySource, issuer: &str) -> Result<KeySet, String> {
     let refused = |refusal: Refusal| refusal.to_string();
     let mut first_cause = None;
@@ -321,7 +321,7 @@ fn file_of(directory: &Path, issuer: &str) -> PathBuf {
     directory.join(format!("{}.json", Fingerprint::of(issuer)))
 }
 
-/// What is in a file; `None` when there is none.
+/// The contents of a file; `None` when there is none.
 fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
     let open = match fs::File::open(file) {
         Ok(open) => open,

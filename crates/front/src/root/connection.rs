@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One task does it all and waits for nothing but the next thing to do: what may wait for a disk is a task of its own,
-//! which tells what came of it ([`Event`]). When too much was asked for and not answered, or not taken by the client, no
+//! which sends its result as an [`Event`]. When too much was asked for and not answered, or not taken by the client, no
 //! further request is read.
 
 mod deadlines;
@@ -73,11 +73,11 @@ pub(crate) enum Job {
     Pieces(Asked, Box<dyn Pieces>),
 }
 
-/// What a connection is to its session.
+/// The part of a connection in its session.
 enum Role<S: Service> {
-    /// Nobody has logged in.
+    /// No login yet.
     Stranger,
-    /// Its client has to prove who it is.
+    /// Its client has to authenticate.
     Unproved(Main<S::Files>, Context<S>),
     /// The one that it began with.
     Main(Main<S::Files>, Context<S>),
@@ -87,11 +87,11 @@ enum Role<S: Service> {
 
 /// A connection.
 pub(crate) struct Connection<S: Service> {
-    /// As of the last request.
+    /// The generation of the last request.
     generation: Arc<Generation<S>>,
     /// Its front.
     pub(super) front: Arc<Front>,
-    /// As of now.
+    /// The generation of this moment.
     current: Current<S>,
     wire: Wire,
     phase: watch::Receiver<Phase>,
@@ -101,7 +101,7 @@ pub(crate) struct Connection<S: Service> {
     pub(super) client: Client,
     /// The certificate that it has shown.
     shown: Shown,
-    /// The proof that its client has begun with.
+    /// The authentication that its client has begun with.
     rounds: Option<Rounds>,
     /// Tokens that it has logged in with in vain.
     refused_proofs: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Connection<S: Service> {
     incoming: Option<Incoming<S::Sink>>,
     /// Its bytes, while they wait for something.
     pub(super) sinking: JoinSet<Sunk<S::Sink>>,
-    /// What waits for something.
+    /// Tasks of requests that wait for something.
     pub(super) tasks: JoinSet<()>,
     /// The order of those that change names.
     changes: Changes,
@@ -138,11 +138,11 @@ pub(crate) struct Connection<S: Service> {
     clock: Clock,
     /// The client's rate limits.
     paces: Paces,
-    /// Whose it is beside its address, as far as they have limits.
+    /// The user and virtual organisation that it is counted for, beside its address, as far as they have limits.
     counted: (Parties, Connected),
 }
 
-/// What happened when.
+/// The times of events.
 struct Clock {
     /// The connection was accepted.
     began: Instant,
@@ -340,7 +340,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether everything was done that is to be done.
+    /// True if everything was done that is to be done.
     fn is_over(&self) -> bool {
         self.is_ending
             && !self.is_answered_elsewhere()
@@ -350,7 +350,7 @@ impl<S: Service> Connection<S> {
             && !self.wire.stream.has_unsent()
     }
 
-    /// Whether somebody is reading or writing a file, or has just closed it and may ask for its checksum.
+    /// True if a file is being read or written, or has just been closed, so that its checksum may be asked for.
     fn is_under_way(&mut self) -> bool {
         let Role::Main(_, context) = &self.role else { return false };
         self.clock.had_files |= context.session.files.count() > 0;
@@ -362,7 +362,7 @@ impl<S: Service> Connection<S> {
             && (!self.is_quiet() || self.clock.active.elapsed() < self.front.data.deadlines.drain_pause)
     }
 
-    /// Whether nothing was asked for that has not been answered, and nothing is being sent.
+    /// True if nothing was asked for that has not been answered, and nothing is being sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.unanswered == 0
             && self.incoming.is_none()
@@ -371,7 +371,7 @@ impl<S: Service> Connection<S> {
             && !self.is_answered_elsewhere()
     }
 
-    /// Whether bound connections have answers in hand that are to be finished.
+    /// True if bound connections have answers in hand that are to be finished.
     fn is_answered_elsewhere(&self) -> bool {
         matches!(&self.role, Role::Main(main, _) if main.all.delegated.count() > 0)
     }
@@ -380,7 +380,7 @@ impl<S: Service> Connection<S> {
         !self.is_ending && !self.is_overfull()
     }
 
-    /// Whether so much is to be done for the client that it may ask for nothing else.
+    /// True if so much is to be done for the client that it may ask for nothing else.
     fn is_overfull(&self) -> bool {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
@@ -388,7 +388,7 @@ impl<S: Service> Connection<S> {
             || matches!(&self.role, Role::Main(main, _) if main.all.delegated.is_full())
     }
 
-    /// Begins what the client has asked for; whether it has asked for something.
+    /// Begins the client's next requests; returns true if there were any.
     async fn take_requests(&mut self) -> io::Result<bool> {
         let mut has_asked = false;
         while self.wants_input() && self.incoming.is_none() {
@@ -441,7 +441,7 @@ impl<S: Service> Connection<S> {
         Ok(has_asked)
     }
 
-    /// A request of somebody who is logged in.
+    /// A request of a client that is logged in.
     fn ask(&mut self, stream: StreamId, request: Request, len: usize) {
         self.renew();
         if identity::is_asked(&request) {
@@ -549,7 +549,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// A request has come to this.
+    /// Sends the outcome of a request.
     pub(super) fn answered(&mut self, asked: &Asked, outcome: Outcome) {
         self.unanswered -= 1;
         let stream = asked.stream;
@@ -658,7 +658,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether a request can be begun with that has to be a task. Each may have an answer that is long.
+    /// True if a request can be begun that has to be a task. Each may have an answer that is long.
     fn may_begin(&self) -> bool {
         let ahead = match self.memory.lacks_output {
             true => limits::ROOT_OUTPUT_BYTES_FREE,
@@ -667,7 +667,7 @@ impl<S: Service> Connection<S> {
         self.asking < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < ahead
     }
 
-    /// Whether the next answer can be gone on with.
+    /// True if the next answer can be gone on with.
     fn has_room(&self) -> bool {
         let ahead = if self.memory.lacks_output { limits::ROOT_OUTPUT_BYTES_FREE } else { AHEAD_BYTES };
         self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.may_be_cold()
@@ -734,7 +734,7 @@ impl<S: Service> Connection<S> {
         self.keep_until_sent(job);
     }
 
-    /// What was asked for on another connection counts there until all of the answer was sent.
+    /// A request of another connection counts there until all of its answer was sent.
     fn keep_until_sent(&mut self, job: ReadJob) {
         self.unsent.extend(job.delegation.map(|delegation| (delegation, self.outbox.pushed_bytes())));
     }
@@ -756,7 +756,7 @@ impl<S: Service> Connection<S> {
         self.answered(&job.asked, Err(job.failure(cause)));
     }
 
-    /// Sends what there is, as far as the socket takes it; whether it is full.
+    /// Sends what there is, as far as the socket takes it; returns true if the socket is full.
     fn send(&mut self) -> io::Result<bool> {
         let now = match self.outbox.is_empty() && !self.wire.stream.has_unsent() {
             true => {
@@ -836,12 +836,12 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// The line in which a request stands that changes names.
+/// The queue of a request that changes names.
 fn line_of<S: Service>(context: &Context<S>, request: &Request) -> Option<usize> {
     S::line(context, changed(request)?)
 }
 
-/// What a list of paths takes in memory beside its bytes: a path may be a single letter.
+/// Memory of a list of paths beside its bytes: a path may be a single letter.
 fn room_of_paths(request: &Request) -> usize {
     let paths = match request {
         Request::Statx(statx) => statx.paths.len(),

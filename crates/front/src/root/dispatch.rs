@@ -1,5 +1,5 @@
-//! Which request is answered by what: at once, by a job that goes on whenever the socket takes something, or by a task
-//! that may wait.
+//! Dispatch of requests: answered at once, by a job that goes on whenever the socket takes something, or by a task that
+//! may wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -64,7 +64,7 @@ impl<S: Service> Connection<S> {
                     Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
-            // That of an open file is its opener's, as every request about one.
+            // A stat of an open file counts for its opener, like every request about one.
             Request::Stat(Stat { about: About::Path(_), .. }) => {
                 match identity::identify_nowait(context, &asked.request) {
                     Some(Ok(client)) => {
@@ -163,7 +163,7 @@ impl<S: Service> Connection<S> {
                     return;
                 }
             }
-            // Nobody listens any longer when the connection has ended.
+            // The receiver is gone when the connection has ended.
             let _ = events.send(match answer_in_time(&context, &asked, &events).await {
                 Ok(outcome) => Event::Answered(asked, outcome),
                 Err(outcome) => Event::AnsweredLater(asked, outcome),
@@ -271,7 +271,7 @@ async fn answer_in_time<S: Service>(
     }
 }
 
-/// Whether a client was told that an answer comes later.
+/// The state of the promise that an answer comes later.
 #[derive(PartialEq, Eq)]
 enum Promise {
     /// Not yet.
@@ -282,7 +282,7 @@ enum Promise {
     Needless,
 }
 
-/// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
+/// Ends an earlier session of the same client, whose connection it may have lost unnoticed by the server. It is
 /// answered when nothing is left of it, so that its files can be opened again.
 async fn end_session<S: Service>(context: &Context<S>, request: &Endsess) -> Outcome {
     if let Some(other) = context.generation.sessions.of_client(request.session, &context.client)? {

@@ -1,4 +1,4 @@
-//! What connections of root:// are told: by tasks of their own, and by other connections of their session.
+//! Events for connections of root://, from tasks of their own and from other connections of their session.
 
 use std::io;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::reading::{Asked, ReadJob, Source, VectorJob};
 use crate::buffers::Lent;
 use crate::pieces::Pieces;
 
-/// Where a connection is told things.
+/// The sender of a connection's events.
 pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
 
-/// What a connection is told.
+/// An event for a connection.
 pub(crate) enum Event {
     /// A request was answered.
     Answered(Asked, Outcome),
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Vector(VectorJob, io::Result<(Lent, usize, usize)>),
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
-    /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
+    /// The next piece of an answer that is made while it is sent, true if it is the last, and the source of others.
     Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
     Delegated(ReadJob),

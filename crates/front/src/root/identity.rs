@@ -1,12 +1,12 @@
-//! Who a session's client is, and who makes each of its requests.
+//! The identity of a session's client, and of the requester of each of its requests.
 //!
 //! ```text
 //! TLS' certificate ◀── else ── the login's token (ztn) ◀── else ── authz=… in the CGI of a request's path
 //! ```
 //!
 //! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
-//! of its time, when it is called back, when its issuer's keys or the settings change. A request that is about an open
-//! file goes on with who has opened it.
+//! of its time, when it is revoked, when its issuer's keys or the settings change. A request that is about an open file
+//! goes on with the identity that has opened it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::front::Front;
 use crate::service::Service;
 use crate::settings::{RootAuth, RootTls};
 
-/// The ways of authentication of a server, by preference.
+/// The methods of authentication of a server, by preference.
 fn ways(front: &Front) -> &[RootAuth] {
     match &front.root.auth {
         Some(ways) => ways,
@@ -36,7 +36,7 @@ fn ways(front: &Front) -> &[RootAuth] {
     }
 }
 
-/// Who has to begin TLS before the login.
+/// The clients that have to begin TLS before the login.
 pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
     match front.root.tls {
         Some(RootTls::Offered) => TlsDemand::Never,
@@ -50,7 +50,7 @@ pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
     }
 }
 
-/// The ways that a client is offered; none: nobody asks it. Fails when there is one over TLS only.
+/// The methods that a client is offered; none: it need not authenticate. Fails when there is one over TLS only.
 pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
     let ways = ways(front);
     let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
@@ -61,7 +61,7 @@ pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Fail
     Ok(offered)
 }
 
-/// The same as a login is answered.
+/// The same in the form of an answer to a login.
 pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
     let one = |way: &RootAuth| match way {
         RootAuth::Ztn => format!("&P={},{}", way.name(), ztn::parameters()),
@@ -70,7 +70,7 @@ pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
     offered.iter().map(one).collect::<String>().into_bytes()
 }
 
-/// Whose token a login shows.
+/// The identity and the token that a login shows.
 pub(crate) async fn prove(
     front: &Front,
     client: &Client,
@@ -86,7 +86,7 @@ pub(crate) async fn prove(
     }
 }
 
-/// Whether it is asked who makes a request: it is about a path.
+/// True if credentials in a request are looked at: it is about a path.
 pub(crate) fn is_asked(request: &Request) -> bool {
     match request {
         Request::Statx(statx) => !statx.paths.is_empty(),
@@ -95,7 +95,7 @@ pub(crate) fn is_asked(request: &Request) -> bool {
     }
 }
 
-/// Who makes a request, if that can be told without waiting.
+/// The client of a request, if that can be told without waiting.
 pub(crate) fn identify_nowait<S: Service>(
     context: &Context<S>,
     request: &Request,
@@ -109,7 +109,7 @@ pub(crate) fn identify_nowait<S: Service>(
     Some(settled(context, &claim, known))
 }
 
-/// Who makes a request. Waits for the keys of a token's issuer when they are not known.
+/// The client of a request. Waits for the keys of a token's issuer when they are not known.
 pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
     let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
     let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
@@ -124,7 +124,7 @@ struct Claim<'a> {
 }
 
 fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
-    // Where nobody is asked, what clients bring of themselves is no business of ours.
+    // Where no method is configured, clients' credentials are ignored.
     if !context.front().asking.is_any() {
         return Ok(None);
     }
@@ -156,12 +156,12 @@ fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<
     Ok(found)
 }
 
-/// The client as its connection has shown it.
+/// The client by its connection's credentials.
 fn nothing_shown<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
     match context.front().asking.is_any() {
         true => context.front().data.metrics.auth.came(&client.identity),
-        // Who was somebody by settings that are no longer those is nobody by these.
+        // An identity by settings that are no longer those counts for nothing by these.
         false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
     client
@@ -192,7 +192,7 @@ fn failure(refusal: &Refusal, advice: &str) -> Failure {
 }
 
 fn code_of(cause: Cause, otherwise: ErrorCode) -> ErrorCode {
-    // Another one would fare no better, and the same may later.
+    // Other credentials would fare no better, and the same may later.
     if cause == Cause::Unavailable { ErrorCode::OVERLOADED } else { otherwise }
 }
 
@@ -200,7 +200,8 @@ fn kind_of(token: &Secret) -> Kind {
     if token::looks_like_one(token.expose()) { Kind::Token } else { Kind::Macaroon }
 }
 
-/// Whether two sessions are one client's: the credential may be another, for who has a new one goes on with it.
+/// True if two sessions are one client's: the credentials may differ, since a client with new ones goes on with its
+/// session.
 pub(crate) fn is_same(one: &Identity, other: &Identity) -> bool {
     let issuer = |identity: &Identity| match identity {
         Identity::Token(token) => Some(token.issuer.clone()),
@@ -249,7 +250,7 @@ fn of_path(about: &About) -> Vec<&[u8]> {
     }
 }
 
-/// What is behind the first question mark, up to a NUL.
+/// The part behind the first question mark, up to a NUL.
 fn cgi_of(path: &[u8]) -> &[u8] {
     let text = path.split(|byte| *byte == 0).next().unwrap_or_default();
     match text.iter().position(|byte| *byte == b'?') {
@@ -258,7 +259,7 @@ fn cgi_of(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The lines of a question for what has become of a request: its name, and then its paths.
+/// The lines of a query for the state of a request: its name, and then its paths.
 pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
     argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())

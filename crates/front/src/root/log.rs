@@ -1,8 +1,8 @@
-//! What is recorded of requests over root://: in the same logs and counters as those of HTTP.
+//! Records of requests over root://: in the same logs and counters as those of HTTP.
 //!
 //! A request that opens, changes or asks for something leaves a line when it is answered, and a file one when it is
-//! closed, with what was read and written. Reads and writes leave none unless they fail: there are thousands for each file.
-//! No line has CGI, which may hold a token.
+//! closed, with what was read and written. Reads and writes leave none unless they fail: there are thousands for each
+//! file. No line has CGI, which may hold a token.
 
 use std::time::{Instant, SystemTime};
 
@@ -49,7 +49,7 @@ pub(crate) fn answered<S: Service>(
     write(front, &context.link, Some((&*context.session, client)), &line);
 }
 
-/// Counts and records a request that was refused before anybody could tell what it is, or who asks.
+/// Counts and records a request that was refused before its kind or its client was known.
 pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant, failure: &Failure) {
     count(front, id, Some(failure));
     let line = Line {
@@ -67,17 +67,17 @@ pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant,
 
 /// A file that is not open any longer.
 pub struct Closed<'a> {
-    /// As it was opened.
+    /// Its path in the request that opened it.
     pub path: &'a [u8],
-    /// When it was.
+    /// The time when it was opened.
     pub opened: Instant,
     /// Bytes that were sent of it.
     pub read_bytes: u64,
     /// Bytes that came for it.
     pub written_bytes: u64,
-    /// Whether it was open for writing.
+    /// True if it was open for writing.
     pub is_writable: bool,
-    /// Why it was not closed in good order, if so: also that the client left it open.
+    /// The reason why it was not closed in good order, if so: also that the client left it open.
     pub failure: Option<&'a Failure>,
 }
 
@@ -159,7 +159,7 @@ fn write<F>(front: &Front, link: &Link, by: Option<(&Session<F>, &Client)>, line
     }
 }
 
-/// Whether a request is worth a line when it went well.
+/// True if a request leaves a line when it went well.
 fn leaves_a_line(request: &Request) -> bool {
     match request {
         Request::Open(_)
@@ -176,7 +176,7 @@ fn leaves_a_line(request: &Request) -> bool {
     }
 }
 
-/// Whether a request changes something by itself. A file that is written leaves a line when it is closed.
+/// True if a request changes something by itself. A file that is written leaves a line when it is closed.
 fn changes(request: &Request) -> bool {
     match request {
         Request::Open(open) => open.options.is_write(),
@@ -193,7 +193,7 @@ fn method(request: &Request) -> String {
     }
 }
 
-/// What a request is about: the path, without CGI, and where it goes.
+/// The subject of a request: the path, without CGI, and the target.
 fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Option<String>) {
     let path = |about: &PathArg| (shown(&about.path), None);
     let file = |handle: Handle| {
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// What is in both logs after `run`.
+    /// The contents of both logs after `run`.
     fn logged(level: LogLevel, run: impl FnOnce(&Context<Nothing>)) -> [Vec<serde_json::Value>; 2] {
         let texts = [Text::default(), Text::default()];
         let context = context_of(|settings: &mut Settings<()>| {

@@ -1,5 +1,5 @@
-//! The proof that a login asks for. One that answers what the client has said before takes several rounds, each an `auth`
-//! and, but for the last, an answer of status `authmore`.
+//! The authentication that a login asks for. A method that answers what the client has said before takes several
+//! rounds, each an `auth` and, but for the last, an answer of status `authmore`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::client::Client;
 use crate::front::Front;
 use crate::settings::RootAuth;
 
-/// What a round comes to.
+/// The result of a round.
 pub(crate) enum Round {
-    /// The client has proved to be this, by this token. `None`: it has said a name, which proves nothing.
+    /// The client has proved this identity, by this token. `None`: it has given a name, which proves nothing.
     Over(Option<(Arc<Identity>, Secret)>),
     /// The client is sent this, and goes on with what it makes of it.
     #[cfg_attr(not(test), expect(dead_code, reason = "the ways that there are take one round each"))]
@@ -26,13 +26,13 @@ pub(crate) enum Round {
 /// A round on its way.
 pub(crate) type Outcome<'a> = Pin<Box<dyn Future<Output = Result<Round, Failure>> + Send + 'a>>;
 
-/// One way to prove who a client is, with what it remembers between rounds.
+/// A method of authentication, with what it remembers between rounds.
 pub(crate) trait Proof: Send {
     /// Goes on with what the client shows.
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, shown: &'a [u8]) -> Outcome<'a>;
 }
 
-/// The proof that a client has begun with.
+/// The authentication that a client has begun with.
 pub(crate) struct Rounds {
     way: RootAuth,
     proof: Box<dyn Proof>,
@@ -40,7 +40,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// By this way: that which was begun, or else from the beginning.
+    /// By this method: the one that was begun, or else from the beginning.
     pub(crate) fn by(way: RootAuth, begun: Option<Rounds>) -> Rounds {
         match begun {
             Some(begun) if begun.way == way => begun,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::nothing::context_of;
 
-    /// Is over when the client has said so, and asks on with what it said until then.
+    /// A method for tests: over when the client has said so, and asks on with what it said until then.
     struct Echo {
         said: Vec<u8>,
     }
@@ -129,7 +129,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, limits::ROOT_LOGIN_ROUNDS_MAX);
-        // By another way from the beginning.
+        // By another method from the beginning.
         let mut other = Rounds::by(RootAuth::Host, Some(rounds));
         assert!(matches!(other.next(front, client, b"a").await, Ok(Round::Over(None))));
     }

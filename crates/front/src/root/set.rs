@@ -7,7 +7,7 @@ use super::answer::{Answer, Failure, Outcome};
 use super::context::Session;
 use crate::access_log::told;
 
-/// Answers `set`. What the client calls itself, and what it says of what it does, comes into the log.
+/// Answers `set`. The client's name for itself, and for its activity, come into the log.
 pub(crate) fn set<F>(session: &Session<F>, request: &Set) -> Outcome {
     let text = String::from_utf8_lossy(&request.text);
     let text = text.trim();

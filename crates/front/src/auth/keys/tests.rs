@@ -22,7 +22,7 @@ const JWKS: &str = "https://iam.example/jwk";
 const SERVER: &str = "https://storage.example";
 const UNKNOWN_S: i64 = limits::ISSUER_KEYS_UNKNOWN_WAIT.as_secs() as i64;
 
-/// Documents, and what was asked for. Each answer takes a permit.
+/// A key source of documents that counts what is fetched. Each answer takes a permit.
 struct Web {
     documents: Mutex<BTreeMap<String, Vec<u8>>>,
     asked: Mutex<Vec<String>>,
@@ -281,12 +281,12 @@ async fn keys_are_there_before_they_are_needed() {
     assert_eq!(web.asked(), [DESCRIPTION, JWKS]);
     assert_eq!(cause(&keys, &signer.token("ada"), now_s()).await, None);
     assert!(web.asked().is_empty());
-    // Other settings alone ask nobody: they change with every list of what was revoked.
+    // Other settings alone fetch nothing: they change with every list of revoked credentials.
     let other = Signer::new("2");
     web.publishes(&[&other]);
     keys.configure(&settings(&web), &AccessLog::off());
     assert!(keys.begin(ISSUER, Reason::Age, now_s()).is_none());
-    // An operator may know that one was called back.
+    // An operator may know that a key was revoked.
     keys.outdate();
     while keys.seen(&signer.token("ada"), now_s()).is_some() || web.asked.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;

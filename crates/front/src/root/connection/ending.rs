@@ -1,4 +1,4 @@
-//! What is left to do when a connection has ended.
+//! The last steps of a connection that has ended.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ pub(super) fn hand_back<F>(
     }
     for mut job in left.into_iter().filter(|job| !job.has_begun()) {
         let delegation = job.delegation.take();
-        // When the main one is gone as well, nobody waits.
+        // When the main one is gone as well, no connection waits.
         let _ = main.send(Event::Returned(job));
         delegation.into_iter().for_each(Delegation::settle);
     }
@@ -89,7 +89,7 @@ mod tests {
             given.push(job);
         }
         assert_eq!(session.all.delegated.count(), 3);
-        // One is read and nobody has looked at it, one is being sent, and one was dropped with what read it.
+        // One is read and not yet handled, one is being sent, and one was dropped with what read it.
         let mut read = given.remove(0);
         let mut buffer = context.front().data.buffers.lend();
         let (part, begin) = read.read_waiting(&mut buffer).await.unwrap();

@@ -1,4 +1,4 @@
-//! How a client gets in: TLS, login, proof, or as a part of a session that there is.
+//! The steps before the first request: TLS, login, authentication, or joining a session that there is.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::root::{identity, log};
 use crate::service::Service;
 
 impl<S: Service> Connection<S> {
-    /// Tells a client what is wrong with what it sent.
+    /// Answers a client that what it sent is wrong.
     pub(super) fn refuse(&mut self, stream: StreamId, id: RequestId, failure: Failure) -> io::Result<()> {
         log::refused(&self.front, &self.link()?, id, self.clock.active, &failure);
         self.outbox.failure(stream, &failure);
@@ -83,7 +83,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Whoever shows a token that is refused may show another one, or go on with another way.
+    /// A client whose token is refused may show another one, or go on with another method.
     pub(super) async fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
         let began = Instant::now();
         let offered = identity::offered(&self.front, self.wire.stream.is_tls()).unwrap_or_default();
@@ -129,14 +129,14 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Who goes on by another way is told, when something is refused, what was wrong with this one.
+    /// Keeps what was wrong with a method, for a client that goes on by another one and is refused something.
     fn doubt(&mut self, doubt: Arc<str>) {
         if let Role::Unproved(_, context) = &mut self.role {
             context.client.doubt = Some(doubt);
         }
     }
 
-    /// Who the connection's certificate says that its client is, at this moment.
+    /// Finds the identity of the connection's certificate, at this moment.
     pub(super) fn look_at_certificate(&mut self) {
         let stream = &self.wire.stream;
         self.client.is_secure =
@@ -191,7 +191,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// What a client says that it is: its program's name and version.
+/// The client's program: its name and version.
 fn agent_of(login: &Login) -> String {
     let value = |key: &[u8]| {
         let found = pairs(&login.cgi).find(|(name, _)| *name == key).map(|(_, value)| value);

@@ -37,8 +37,8 @@ impl Drop for Turn {
 }
 
 impl Changes {
-    /// A request that may begin, with its turn if it changes names; none if another change comes first. Then it is kept
-    /// until its turn has come.
+    /// Returns a request that may begin, with its turn if it changes names; none if another change comes first. Then it
+    /// is kept until its turn has come.
     pub(super) fn admit(
         &mut self,
         line: Option<usize>,
