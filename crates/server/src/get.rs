@@ -29,7 +29,7 @@ use gridlane_front::gather::{SMALL_BYTES, being_changed};
 use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::{budget, turns};
 
-/// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
+/// Answers a GET or HEAD, without sending. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(
     service: &StorageService,
     head: &RequestHead,
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
         }
     };
     let operation = match (&head.method, &opened) {
-        // What is known of something is for whoever may do anything with it, as by PROPFIND.
+        // Metadata is for every client that may do anything with the file, as by PROPFIND.
         (Method::Head, _) => Operation::Stat,
         (_, Ok(Opened::Directory)) => Operation::List,
         _ => Operation::Read,
@@ -125,7 +125,7 @@ async fn list(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
         Ok(listing) => directory(head, path, listing),
         Err(error) => Reply::store_failure(&error),
     };
-    // A small one takes no memory worth counting: slow readers of those hinder nobody.
+    // A small one takes no memory worth counting: slow readers of those hinder no other client.
     if let Payload::Bytes(page) = &mut reply.payload
         && page.len() as u64 > SMALL_BYTES
     {
@@ -151,7 +151,7 @@ pub(crate) fn above(head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) 
     page(head, path, names.iter().map(entry).collect(), false)
 }
 
-/// What a condition compares with.
+/// The values that conditions compare with.
 pub(crate) fn validators(metadata: &Metadata) -> Option<Validators> {
     Some(Validators { etag: ETag::strong(metadata.tag.as_str())?, modified: metadata.modified })
 }
@@ -231,7 +231,7 @@ async fn file(
         .field("Content-Type", content_type)
         .field("X-Content-Type-Options", "nosniff");
     if media_type::is_active(media_type) {
-        // Whoever may write a page must not thereby act as this server's origin in a reader's browser.
+        // A client that may write a page must not thereby act as this server's origin in a reader's browser.
         reply = reply.field("Content-Security-Policy", "sandbox");
     }
     if let Some(content_range) = content_range {
@@ -243,7 +243,7 @@ async fn file(
         reply = mirrored(&base).link(reply);
     }
     let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
-    // A checksum is for whom the bytes are for.
+    // Checksums are for clients that may read the bytes.
     if best.is_any() && spot.may(Operation::Read) {
         reply = Box::pin(tell_digests(service, head, spot, &object, best, reply)).await;
     }
@@ -251,14 +251,14 @@ async fn file(
     reply.payload(payload)
 }
 
-/// A new one for each answer, which nobody can guess: the hasher's keys are random.
+/// A new one for each answer, which cannot be guessed: the hasher's keys are random.
 fn boundary() -> Boundary {
     let bits = || u128::from(RandomState::new().build_hasher().finish());
     Boundary::from_bits(bits() << 64 | bits())
 }
 
-/// Whether the client wants to be told in a trailer how the transfer ended: XRootD's and Pelican's way. Never
-/// by `TE` alone, which neon sends with every request; and HTTP/1.0 has no chunks.
+/// True if the client wants the status of the transfer in a trailer: XRootD's and Pelican's way. Never by `TE` alone,
+/// which neon sends with every request; and HTTP/1.0 has no chunks.
 fn wants_status(head: &RequestHead) -> bool {
     let is_asked = head.headers.single("x-transfer-status");
     head.version >= Version::Http11

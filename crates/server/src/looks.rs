@@ -1,4 +1,4 @@
-//! Looks at the storages of exports, for who asks whether the server is well: of each that does not answer one turn is
+//! Checks of the exports' storages for health requests and metrics: of each storage that does not answer, one turn is
 //! held at most.
 
 use std::collections::{HashMap, HashSet};
@@ -11,8 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::export::Exports;
 
-/// How much room there is in each export, as far as its storage tells in time: a dead one must not keep the others
-/// from being told of.
+/// The room in each export, as far as its storage answers in time: a dead one must not keep the others from the page.
 pub(crate) async fn spaces(exports: &Exports, looking: &Looking) -> Vec<(String, Space)> {
     let mut spaces = Vec::new();
     for export in exports.iter() {
@@ -33,8 +32,8 @@ pub(crate) async fn spaces(exports: &Exports, looking: &Looking) -> Vec<(String,
     spaces
 }
 
-/// The first export whose storage is not what is found in its place, as far as that is told in time: of a storage that
-/// does not answer it is what was told last, if anything.
+/// The first export whose storage is not the directory at its path any more, as far as that is known in time: for a
+/// storage that does not answer, by its last answer, if it gave any.
 pub(crate) async fn displaced(exports: &Exports, looking: &Looking) -> Option<String> {
     for export in exports.iter() {
         let path = export.path.to_string();
@@ -50,7 +49,8 @@ pub(crate) async fn displaced(exports: &Exports, looking: &Looking) -> Option<St
     None
 }
 
-/// A look at the place of a storage, for all requests that come meanwhile: the storage is there, or something else is.
+/// A check of the place of a storage, shared by all requests that come meanwhile: the storage is there, or something
+/// else is.
 #[derive(Clone)]
 struct Look {
     told: watch::Receiver<Option<bool>>,
@@ -74,7 +74,7 @@ impl Look {
         looks.places.insert(path.to_owned(), look.clone());
         drop(looks);
         let storage = Arc::clone(storage);
-        // Over when `tell` is dropped.
+        // It ends when `tell` is dropped.
         tokio::spawn(async move { tell.send_replace(Some(storage.is_in_place().await)) });
         look
     }
@@ -83,7 +83,7 @@ impl Look {
 /// The exports whose storage was asked and has not answered yet: each holds a turn there, and one is enough.
 pub(crate) type Looking = Arc<Mutex<Looks>>;
 
-/// The looks at storages.
+/// The checks of storages that are under way.
 #[derive(Default)]
 pub(crate) struct Looks {
     /// The exports that are asked for their space.
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use gridlane_store::MemoryStorage;
 
-    /// A request that comes while a look is under way is told the same, and the answer of the one before if there is none.
+    /// A request that comes while a check is under way shares its result, and has the last one's if there is none.
     #[tokio::test]
     async fn a_look_is_for_all_who_ask_meanwhile_and_the_last_answer_is_remembered() {
         let looking = Looking::default();

@@ -1,9 +1,9 @@
-//! Macaroons for who asks for one: `POST` of an `application/macaroon-request`, as dCache and XRootD have it, and
-//! XRootD's token endpoint, in the form of OAuth, with the document that leads there.
+//! Requests for macaroons: `POST` of an `application/macaroon-request`, as dCache and XRootD have it, and XRootD's
+//! token endpoint, in the form of OAuth, with the document that leads there.
 //!
-//! What a macaroon can be given is what the rules let its asker do at the path and below it, and no longer than the
-//! credential with which they asked. Whoever asks with a macaroon gets that one back with more caveats, so that all
-//! of its caveats stay in force, and so that whoever calls it back calls back all that was made of it.
+//! A macaroon can be given the rights that its requester has by the rules at the path and below it, for no longer than
+//! the requester's credentials are valid. A requester with a macaroon gets that one back with more caveats, so that all
+//! of its caveats stay in force, and so that revoking it revokes all that was made of it.
 
 use gridlane_auth::macaroon::request::Request;
 use gridlane_auth::macaroon::{self, Caveat, Keys, Minted, Terms};
@@ -25,14 +25,14 @@ use gridlane_front::reply::{Payload, Reply};
 const REQUEST_TYPE: &str = "application/macaroon-request";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 const TOKEN_PATH: &str = "/.oauth2/token";
-/// Where clients look for the token endpoint: RFC 8414, and OpenID Connect Discovery.
+/// Paths of the documents that name the token endpoint: RFC 8414, and OpenID Connect Discovery.
 const DISCOVERY_PATHS: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Bytes of a name in a macaroon: a DN of several hundred is known.
 const NAME_BYTES_MAX: usize = 1000;
 
-/// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
-/// the macaroon that the client has proved itself by, if it did so by one.
+/// Answers requests about macaroons; `None` for every other request, and for all where there are no macaroons.
+/// `presented` is the macaroon by which the client has authenticated, if it did so by one.
 pub(crate) async fn answer(
     service: &StorageService,
     wire: &mut Wire,
@@ -125,7 +125,7 @@ async fn issue(
     Ok(told(&given, is_form, path, &Origin::new(head, true)))
 }
 
-/// A macaroon, and for how long it is good, in seconds.
+/// A macaroon, and its life in seconds.
 #[derive(Debug)]
 struct Given {
     text: Secret,
@@ -133,7 +133,7 @@ struct Given {
     lifetime_s: u64,
 }
 
-/// What macaroons are made of.
+/// The site's part of a macaroon.
 struct Site<'a> {
     keys: &'a Keys,
     location: &'a str,
@@ -142,7 +142,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// A macaroon for somebody who may do this at the path that they ask for, and below it.
+    /// Makes a macaroon for a requester with these rights at the path of the request, and below it.
     fn give(
         &self,
         identity: &Identity,
@@ -155,7 +155,7 @@ impl Site<'_> {
             Identity::Macaroon(held) => Some(held),
             _ => None,
         };
-        // What anyone may do beside it is not in a macaroon, and cannot be put in.
+        // Rights that every client has beside it are not in a macaroon, and cannot be put in.
         let rights = held.map_or(rights, |held| rights.and(held.capability.may));
         let is_there = held.is_none_or(|held| {
             let mut names = request.path.names();
@@ -218,8 +218,8 @@ impl Site<'_> {
     }
 }
 
-/// For whom: the user that they are here, for XRootD's servers that share a secret, or else what logs call them; without what
-/// no caveat can have.
+/// The name of the bearer in a macaroon: the user here, for XRootD's servers that share a secret, or else the name in
+/// logs; without characters that no caveat can have.
 fn name_of(identity: &Identity) -> String {
     let mut name: String = identity
         .user()

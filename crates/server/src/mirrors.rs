@@ -1,9 +1,9 @@
-//! Where else a file is: metalinks of it, and `Link` fields (RFC 6249) that say the same in a header.
+//! Other places of a file: metalinks of it, and `Link` fields (RFC 6249) that say the same in a header.
 //!
-//! A metalink is an other representation of the file: it is sent to who prefers it, by `Accept` or by
-//! `?metalink`. It tells the file's size, the checksums that are known without reading it, and its URLs: the
-//! one it was asked for by, and those below the export's [mirrors](crate::Export::mirrors). Checksums of pieces
-//! are not kept, so it has none.
+//! A metalink is another representation of the file: it is sent to clients that prefer it, by `Accept` or by
+//! `?metalink`. It tells the file's size, the checksums that are known without reading it, and its URLs: the one it was
+//! asked for by, and those below the export's [mirrors](crate::Export::mirrors). Checksums of pieces are not kept, so
+//! it has none.
 
 use gridlane_core::{Checksum, Url};
 use gridlane_dav::header::weight;
@@ -22,8 +22,8 @@ const QUERY: &str = "metalink";
 
 /// The form of a metalink that is preferred to the file, which is of type `own_type`.
 ///
-/// Who would take the file as gladly gets it: aria2 says with every request that metalinks are welcome as
-/// well as anything else. So does who asks for a metalink and the file is one.
+/// A client that would take the file as gladly gets it: aria2 says with every request that metalinks are welcome as
+/// well as anything else. So does a client that asks for a metalink where the file is one.
 pub(crate) fn wanted(head: &RequestHead, own_type: &str) -> Option<Format> {
     if let Target::Resource { query: Some(query), .. } = &head.target
         && query.split('&').any(|part| part == QUERY || part.starts_with("metalink="))

@@ -1,8 +1,8 @@
 //! PUT: a file appears under its name when it is complete, or not at all.
 //!
-//! Everything that can be decided from the head is decided before a byte of the body is read, and before
-//! `100 Continue` invites the client to send it. Then the data plane: read, hash while the bytes are in cache,
-//! write. Then what the client says of its bytes is compared with the bytes, and only then they are committed.
+//! Everything that can be decided from the head is decided before a byte of the body is read, and before `100 Continue`
+//! invites the client to send it. Then the data plane: read, hash while the bytes are in cache, write. Then the
+//! client's digests are compared with those of the bytes, and only then they are committed.
 
 use gridlane_auth::Operation;
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
@@ -21,7 +21,7 @@ use gridlane_front::body::{Body, BodyError, Wire, invite};
 use gridlane_front::reply::Reply;
 use gridlane_front::transfer::Patience;
 
-/// How far a PUT came that was not completed.
+/// The failure of a PUT.
 enum Failure {
     /// This is the answer.
     Answer(Reply),
@@ -122,17 +122,17 @@ async fn receive(
     Ok(reply)
 }
 
-/// What is to be replaced, or not.
+/// The state at the target, and what may be done to it.
 struct Target {
     expectation: Expectation,
-    /// It is expected because the client may do nothing else, and not because it says so.
+    /// It is expected because the rules allow the client nothing else, and not because the client says so.
     by_rules: Option<MayStore>,
     /// The client says that it must not replace anything.
     keeps: bool,
 }
 
 impl Target {
-    /// Looks at what is there: what the client may do with it, and whether it is as the request demands.
+    /// Looks at the target: what the client may do with it, and if it is as the request demands.
     async fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
         let current = look(spot.storage(), &spot.object).await?;
         let (was_there, keeps) = (current.is_some(), !overwrites);
@@ -153,7 +153,7 @@ impl Target {
         })
     }
 
-    /// The answer when somebody else has changed what is there meanwhile.
+    /// The answer when another request has changed the target meanwhile.
     fn unexpected(&self, spot: &Spot) -> Reply {
         match self.by_rules {
             _ if self.keeps => is_taken(),
@@ -236,7 +236,7 @@ async fn receive_body(
     }
 }
 
-/// The answer when the bytes are not what the client says they are.
+/// The answer when the bytes do not have the client's digests.
 fn compare(promised: &[Checksum], computed: &[Checksum]) -> Option<Reply> {
     let wrong = promised.iter().find_map(|promised| {
         let computed = computed.iter().find(|computed| computed.kind() == promised.kind())?;

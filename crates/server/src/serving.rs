@@ -1,4 +1,4 @@
-//! What the front asks of the service of storage.
+//! The service of storage as the front sees it.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
-//! Which checksums of a file an answer carries: those that were asked for, never others. A client that takes
-//! an unsolicited one for an answer to its last question would compare the wrong things.
+//! The checksums of a file in an answer: those that were asked for, never others. A client that takes an unsolicited
+//! one for an answer to its last question would compare the wrong things.
 //!
-//! There are two ways to ask, `Want-Digest` (RFC 3230) and `Want-Repr-Digest` (RFC 9530), and each is answered
-//! in its own field, with exactly one algorithm: davix misses a second one.
+//! There are two ways to ask, `Want-Digest` (RFC 3230) and `Want-Repr-Digest` (RFC 9530), and each is answered in its
+//! own field, with exactly one algorithm: davix misses a second one.
 
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_dav::{Headers, digest};
 
 use gridlane_front::reply::Reply;
 
-/// What a request wants to be told, by field.
+/// The digest request of each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     digest: Option<ChecksumKind>,
@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The best of `offered` for either wish.
+    /// The best of `offered` for either field.
     pub(crate) fn of(headers: &Headers, offered: &[ChecksumKind]) -> Wanted {
         Wanted {
             digest: digest::negotiate(headers, offered),
@@ -25,7 +25,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it wants anything.
+    /// True if any digest is requested.
     pub(crate) fn is_any(self) -> bool {
         self != Wanted::default()
     }

@@ -7,7 +7,7 @@ use gridlane_xrd::request::Chmod;
 use super::places::{Context, Places as _};
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
-/// Permissions that a client can give: not that anybody may write, as in XRootD.
+/// Permissions that a client can give. Write access for all others is none of them, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;
 
 /// Answers `chmod`.

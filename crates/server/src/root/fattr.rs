@@ -13,7 +13,7 @@ use super::places::{Context, Places as _, allowed};
 use crate::export::Spot;
 use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
-/// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
+/// Answers `fattr`. Each name has its own status, in an answer that is good as a whole; only a list fails as one.
 pub(crate) async fn fattr(context: &Context, request: &Fattr) -> Outcome {
     let act = match request.kind {
         FattrKind::LIST => "list fattrs",
@@ -69,7 +69,7 @@ async fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreErr
             true => posix.attribute(&spot.object, &name).await?,
             false => Some(Vec::new()),
         };
-        // None: somebody removed it meanwhile.
+        // None: it was removed meanwhile.
         let Some(value) = value else { continue };
         bytes += name.len() + value.len();
         if bytes > limits::ROOT_ATTRIBUTE_LIST_BYTES_MAX {
@@ -96,7 +96,7 @@ async fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<
     }
 }
 
-/// Why it did not go well for one name.
+/// The failure for one name.
 enum One {
     Missing,
     Store(StoreError),

@@ -30,7 +30,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
             Err(error) => return failed(error),
         }
     }
-    // A client that does not ask for parents means it, whatever `create-parents` is for those that cannot ask.
+    // A client that does not ask for parents means it: `create-parents` is for protocols that cannot ask.
     if let Some((parent, _)) = spot.object.split_last()
         && request.parents
     {
@@ -45,7 +45,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     }
     match storage.make_directory(&spot.object).await {
         Ok(()) => {}
-        // Somebody else made it just now.
+        // Another request made it just now.
         Err(StoreError::Unexpected)
             if request.parents
                 && storage.look(&spot.object).await.is_ok_and(|there| there.is_directory()) =>
@@ -61,7 +61,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     }
 }
 
-/// Takes away what the client does not want of what a new directory has: what the umask takes stays away.
+/// Takes permissions that the client does not want from a new directory: those that the umask takes stay away.
 async fn set_mode(
     storage: &dyn gridlane_store::Storage,
     object: &gridlane_store::ObjectPath,
@@ -69,7 +69,7 @@ async fn set_mode(
 ) -> Result<(), StoreError> {
     let Some(posix) = storage.posix() else { return Ok(()) };
     let has = storage.look(object).await?.mode & 0o777;
-    // 0 is no wish, and the owner, who is this server, has to get in.
+    // 0 stands for none given, and the owner, which is this server, has to get in.
     let wanted = (u32::from(mode) | 0o700) & has;
     if mode == 0 || wanted == has { Ok(()) } else { posix.set_mode(object, wanted).await }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     Ok(Answer::Ok(body))
 }
 
-/// What a request asks for.
+/// The options of a request.
 struct How<'a> {
     request: &'a Open,
     /// To change it, and what has to be there; `None`: to read it.
@@ -82,7 +82,7 @@ impl How<'_> {
         Ok(How { request, disposition })
     }
 
-    /// One of which the client has to be allowed.
+    /// Operations of which the client has to be allowed one.
     fn operations(&self) -> &'static [Operation] {
         match self.disposition {
             None => &[Operation::Read],
@@ -92,8 +92,8 @@ impl How<'_> {
         }
     }
 
-    /// As whom others see its opener. Who makes a file without a bit that says to change it counts as a reader, as in XRootD,
-    /// although it may write.
+    /// The opener's usage for other sessions. A client that makes a file without a bit for changes counts as a reader,
+    /// as in XRootD, although it may write.
     fn usage(&self) -> Usage {
         let changes = OpenOptions::UPDATE | OpenOptions::WRITE;
         if self.request.options.has_any(changes) { Usage::Changing } else { Usage::Reading }
@@ -153,7 +153,7 @@ async fn open_to_change(
     let mut options = WriteOptions {
         disposition,
         visibility: if is_pending { Visibility::WhenClosed } else { Visibility::AtOnce },
-        // Asked for or not: `create-parents` is for those that cannot ask.
+        // Asked for or not: `create-parents` is for protocols that cannot ask.
         parents: request.options.makes_parents(),
         mode: Some((u32::from(request.mode) & MODE_MAX) | MODE_MIN),
         expected_bytes,
@@ -176,7 +176,7 @@ async fn open_to_change(
         may = spot
             .may_store(before.is_some())
             .map_err(|denial| denied(spot, &request.about, how.verb(), denial))?;
-        // Whoever may not replace what somebody else makes there just now does not.
+        // A client that may not replace what is made there just now does not.
         if may == MayStore::New {
             options.disposition = Disposition::New;
         }
@@ -204,7 +204,7 @@ async fn open_to_change(
     if before.as_ref() != Some(&key) {
         locks.extend(how.lock(context, key, usage)?);
     }
-    // Readers of what is there have a lock of the file alone: one of them who made it is counted among them.
+    // Readers of what is there have a lock of the file alone: one of them that made it is counted among them.
     locks.extend(path_lock.filter(|_| usage == Usage::Changing || is_pending));
     Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))
 }
@@ -213,7 +213,7 @@ fn file_key(spot: &Spot, metadata: &Metadata) -> Key {
     Key::File(spot.export.path.clone(), metadata.identity)
 }
 
-/// What the client says that the file will have. What makes no sense is not said.
+/// The length that the client expects the file to have. A length that makes no sense is left out.
 fn expected_bytes(request: &Open) -> Option<u64> {
     std::str::from_utf8(request.about.value("oss.asize")?).ok()?.parse().ok()
 }

@@ -16,14 +16,14 @@ use gridlane_front::root::identity::lines_of;
 
 const ACT: &str = "prepare";
 
-/// What the names of this server's requests begin with.
+/// The beginning of the names of this server's requests.
 const OURS: &str = "gridlane";
 
 /// Requests that were given a name.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// Answers `prepare`. As in XRootD nobody looks whether the paths are there, and staging gets a name by which clients ask
-/// what has become of it: it is done.
+/// Answers `prepare`. As in XRootD the paths are not looked at, and staging gets a name by which clients ask for its
+/// state: it is done.
 pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     let Some(first) = request.lines.first() else {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
@@ -50,8 +50,8 @@ pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     Ok(Answer::done())
 }
 
-/// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
-/// gfal2 reads. Others have their turns in between, however many paths there are.
+/// Answers a query for the state of a request: its name and paths, a line each. As the servers do that have tape, in
+/// JSON, which gfal2 reads. Other tasks have their turns in between, however many paths there are.
 pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
     let mut lines = lines_of(argument);
     let name = lines.next().filter(|name| is_ours(name)).ok_or_else(unknown)?;
@@ -77,7 +77,7 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
                 "error_text": failure.map(|failure| failure.text).unwrap_or_default(),
             }));
         }
-        // What is found without a wait makes nobody else wait for all of it.
+        // Many paths that need no wait must not hold up other tasks.
         tokio::task::yield_now().await;
     }
     let answer = json!({ "request_id": String::from_utf8_lossy(name), "responses": responses });
@@ -88,7 +88,7 @@ fn is_ours(name: &[u8]) -> bool {
     name.strip_prefix(OURS.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
 }
 
-/// Of a request that this server never gave a name.
+/// The failure for a name that this server never gave a request.
 fn unknown() -> Failure {
     Failure::new(ErrorCode::ARG_INVALID, "Prepare requestid owned by an unknown server")
 }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(code(progress(&context, many.as_bytes()).await), ErrorCode::ARG_TOO_LONG);
     }
 
-    /// A question about many paths is no way around what bounds `statx`.
+    /// A query about many paths is no way around what bounds `statx`.
     #[tokio::test]
     async fn a_question_about_many_paths_lets_others_in_to_others_and_counts_them() {
         const PATHS: usize = 8 * limits::ROOT_PATHS_PER_TURN;

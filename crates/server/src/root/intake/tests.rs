@@ -21,7 +21,7 @@ async fn opened(context: &Context, path: &str, options: OpenOptions) -> Handle {
     }
 }
 
-/// Sends a request and `data` in chunks of these lengths; returns the answer and how many bytes were taken.
+/// Sends a request and `data` in chunks of these lengths; returns the answer and the number of bytes that were taken.
 async fn fed(
     context: &Context,
     request: impl Into<Request>,
@@ -177,7 +177,7 @@ fn a_close_waits_for_those_who_use_the_file() {
         assert!(context.session.files.get(handle, "").is_err());
         drop(user);
         assert!(closing.await.is_ok());
-        // Nobody has it locked any longer.
+        // It is locked no longer.
         opened(&context, "/d/new", OpenOptions::UPDATE).await;
         let reader = opened(&context, "/d/f", OpenOptions::READ).await;
         close::end_all(&context).await;

@@ -13,7 +13,7 @@ use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 const ACT: &str = "checksum";
 
-/// The checksum of a file: one that is known, or else computed once for all who ask.
+/// The checksum of a file: one that is known, or else computed once for all requests at the same time.
 pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let kind = kind_named(about)?;
     let spot = context.spot(about, ACT, Operation::Read)?;

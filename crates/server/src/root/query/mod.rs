@@ -35,7 +35,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
         QueryKind::XATTR => xattr::xattr(context, &about()).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
         QueryKind::PREPARE => prepare::progress(context, &request.argument).await,
-        // Computations end by themselves when nobody waits for them any longer.
+        // Computations end by themselves when no request waits for them any longer.
         QueryKind::CHECKSUM_CANCEL => Ok(Answer::done()),
         QueryKind::OPAQUE | QueryKind::OPAQUE_FILE => {
             Err(Failure::new(ErrorCode::UNSUPPORTED, "Unable to FSctl; operation not supported"))
@@ -44,7 +44,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     }
 }
 
-/// What clients can ask for: that of HTTP, and what XRootD calls `crc32`.
+/// The checksums that clients can ask for: those of HTTP, and XRootD's `crc32`.
 fn offered() -> impl Iterator<Item = ChecksumKind> {
     ChecksumKind::OFFERED.into_iter().chain([ChecksumKind::PosixCrc])
 }
