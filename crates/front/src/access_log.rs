@@ -41,7 +41,7 @@ struct Writer {
 #[derive(Default)]
 struct Lost {
     /// Since the last record that says so.
-    untold: AtomicU64,
+    unreported: AtomicU64,
     /// Since the start.
     total: AtomicU64,
 }
@@ -177,7 +177,7 @@ impl AccessLog {
         });
         if !has_room {
             writer.waiting.fetch_sub(1, Ordering::Relaxed);
-            writer.lost.untold.fetch_add(1, Ordering::Relaxed);
+            writer.lost.unreported.fetch_add(1, Ordering::Relaxed);
             writer.lost.total.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -243,7 +243,7 @@ fn write_lines(queue: &Receiver<Message>, lost: &Lost, lines: &AtomicUsize, mut 
                 Message::Flush(done) => waiting.push(done),
             }
         }
-        let count = lost.untold.swap(0, Ordering::Relaxed);
+        let count = lost.unreported.swap(0, Ordering::Relaxed);
         if count > 0 {
             note(&mut target, &format!("{count} records lost: the log was not written fast enough"));
         }
@@ -322,7 +322,7 @@ pub(crate) struct Record<'a> {
 }
 
 /// A client's text about a request in the form in which it is recorded: visible ASCII, and not much of it.
-pub(crate) fn told(value: &str) -> String {
+pub(crate) fn loggable(value: &str) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
     let plain: String = value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect();
     plain.trim().to_owned()
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_the_log_loses_records_and_stops_nothing() {
+    fn a_reader_that_stops_loses_records_and_stalls_nothing() {
         let reader = Stalled::default();
         let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10).unwrap();
         for _ in 0..100 {
@@ -426,13 +426,13 @@ mod tests {
         assert!(log.finish(Duration::from_secs(60)));
         let lines = reader.lines();
         let kept = lines.iter().filter(|line| line["error"] == "x").count();
-        let told: usize = lines
+        let unrecorded: usize = lines
             .iter()
             .filter_map(|line| line["error"].as_str()?.split_once(" records lost")?.0.parse::<usize>().ok())
             .sum();
         assert!((10..100).contains(&kept), "{kept}");
-        assert_eq!(kept + told, 100, "{lines:?}");
-        assert_eq!(log.lost() as usize, told);
+        assert_eq!(kept + unrecorded, 100, "{lines:?}");
+        assert_eq!(log.lost() as usize, unrecorded);
     }
 
     #[test]
@@ -453,9 +453,9 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_say_is_bounded_and_plain() {
-        assert_eq!(told("a\u{e9}b c\"\u{7f}"), "ab c\"");
-        assert_eq!(told(&"x".repeat(5000)).len(), limits::LOGGED_FIELD_BYTES_MAX);
+    fn text_of_clients_is_bounded_and_plain() {
+        assert_eq!(loggable("a\u{e9}b c\"\u{7f}"), "ab c\"");
+        assert_eq!(loggable(&"x".repeat(5000)).len(), limits::LOGGED_FIELD_BYTES_MAX);
     }
 
     #[test]

@@ -122,7 +122,7 @@ async fn decide<S: Service>(
     match path.as_str() {
         "/healthz" => text(Status::OK, "alive"),
         "/readyz" => match phase {
-            Phase::Serving => match generation.service.ails().await {
+            Phase::Serving => match generation.service.fault().await {
                 None => text(Status::OK, "ready"),
                 Some(what) => text(Status::SERVICE_UNAVAILABLE, &what),
             },

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_auth::{Asker, Identity, Operation};
+use gridlane_auth::{Identity, Operation, Requester};
 use gridlane_dav::ResourcePath;
 
 /// The client of a request, and the identity that it has proved.
@@ -28,7 +28,7 @@ pub(crate) struct Decided {
     /// The operation, and its path; `None` for what no rule is about.
     about: Option<(Operation, ResourcePath)>,
     /// The rule that allowed it, or why it was refused.
-    pub(crate) what: String,
+    pub(crate) outcome: String,
     is_refused: bool,
 }
 
@@ -59,15 +59,15 @@ impl Client {
     pub(crate) fn unlogged(address: IpAddr) -> Client {
         thread_local! {
             // One for each thread: all requests of all of them would count in the same place.
-            static NOBODY: Arc<Identity> = Arc::default();
+            static ANONYMOUS: Arc<Identity> = Arc::default();
         }
-        let identity = NOBODY.with(Arc::clone);
+        let identity = ANONYMOUS.with(Arc::clone);
         Client { address, identity, doubt: None, is_secure: false, decided: None }
     }
 
     /// The same for the rules.
-    pub fn asker(&self) -> Asker<'_> {
-        Asker { identity: &self.identity, address: self.address }
+    pub fn requester(&self) -> Requester<'_> {
+        Requester { identity: &self.identity, address: self.address }
     }
 
     /// The same for another request.
@@ -88,15 +88,16 @@ impl Client {
         let mut decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
         if !decided.as_ref().is_some_and(|before| before.is_refused) {
             let path = ResourcePath::of_names(names);
-            *decided = Some(Decided { about: Some((operation, path)), what: what.to_string(), is_refused });
+            *decided =
+                Some(Decided { about: Some((operation, path)), outcome: what.to_string(), is_refused });
         }
     }
 
     /// Notes the outcome of a request that no rule is about.
-    pub fn noted(&self, what: String) {
+    pub fn noted(&self, outcome: String) {
         let Some(decided) = &self.decided else { return };
         let mut decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
-        *decided = Some(Decided { about: None, what, is_refused: false });
+        *decided = Some(Decided { about: None, outcome, is_refused: false });
     }
 
     /// The decision that was noted.

@@ -27,9 +27,9 @@ use gridlane_net::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use crate::access_log::{Record, timestamp, told};
+use crate::access_log::{Record, loggable, timestamp};
 use crate::auth;
-use crate::auth::certificates::Shown;
+use crate::auth::certificates::PeerChain;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
 use crate::client::{Client, Decided};
@@ -37,7 +37,7 @@ use crate::front::Front;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::generation::{Current, Generation};
 use crate::host_name::is_our_name;
-use crate::idle::{Idle, Interruption, Watched};
+use crate::idle::{Idle, Interruption, PhaseWatch};
 use crate::linger::linger;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
@@ -79,7 +79,7 @@ pub(crate) struct Connection<S: Service> {
     /// The generation of this moment.
     current: Current<S>,
     wire: Wire,
-    phase: Watched,
+    phase: PhaseWatch,
     idle: Idle,
     metrics: Arc<Metrics>,
     /// Where heads and small answers are put together; empty between two requests.
@@ -88,7 +88,7 @@ pub(crate) struct Connection<S: Service> {
     /// that is ours.
     is_local: bool,
     /// The certificate that the client has shown.
-    shown: Shown,
+    chain: PeerChain,
     /// The user and virtual organisation that it is counted for, beside its address, as far as they have limits.
     counted: (Parties, Connected),
     /// The request in hand.
@@ -122,8 +122,8 @@ impl<S: Service> Connection<S> {
         let client = Client::anonymous(stream.peer().ip().to_canonical());
         let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
-        let (shown, counted) = (Shown::default(), Default::default());
-        let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
+        let (chain, counted) = (PeerChain::default(), Default::default());
+        let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), PhaseWatch::new(phase));
         let (metrics, answer) = (Arc::clone(&front.data.metrics), Vec::new());
         Connection {
             generation,
@@ -135,7 +135,7 @@ impl<S: Service> Connection<S> {
             metrics,
             answer,
             is_local,
-            shown,
+            chain,
             counted,
             request,
             kept: S::Kept::default(),
@@ -200,8 +200,8 @@ impl<S: Service> Connection<S> {
         if limits.are_none() {
             return Paces::default();
         }
-        let of_user = throttle.paces(&limits.who(&self.request.client.identity));
-        throttle.paces(&limits.at(address)).and(of_user)
+        let of_user = throttle.paces(&limits.of_identity(&self.request.client.identity));
+        throttle.paces(&limits.of_address(address)).and(of_user)
     }
 
     /// Counts the connection for the identity of its certificate: before there is a request.
@@ -210,8 +210,8 @@ impl<S: Service> Connection<S> {
         if front.limits.user_and_vo_are_none() {
             return Ok(());
         }
-        match self.shown.judged(&front, &self.wire.stream, now_s()) {
-            Some(judged) => self.count(&front.limits.who(&judged.identity)),
+        match self.chain.judged(&front, &self.wire.stream, now_s()) {
+            Some(judged) => self.count(&front.limits.of_identity(&judged.identity)),
             None => Ok(()),
         }
     }
@@ -412,16 +412,16 @@ impl<S: Service> Connection<S> {
             return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
         }
         // Before the authentication, which costs most.
-        take_request(front, &front.limits.at(address))?;
-        let (stream, shown, client) = (&self.wire.stream, &mut self.shown, self.request.client.clone());
+        take_request(front, &front.limits.of_address(address))?;
+        let (stream, chain, client) = (&self.wire.stream, &mut self.chain, self.request.client.clone());
         let peer = stream.peer().ip().to_canonical();
         let is_secure = stream.is_tls()
             || address.is_loopback() && stream.proxy().is_none()
             || forwarded::is_https(&head.headers, peer, &front.trusted_forwarders);
         let (client, macaroon) =
-            auth::who(front, head, auth::By { client, is_secure, stream, shown }).await?;
+            auth::authenticate(front, head, auth::Via { client, is_secure, stream, chain }).await?;
         (self.request.client, self.request.macaroon) = (client, macaroon);
-        let parties = front.limits.who(&self.request.client.identity);
+        let parties = front.limits.of_identity(&self.request.client.identity);
         if !parties.are_none() {
             self.count(&parties).map_err(|by| too_many(by).closing())?;
             take_request(&self.front, &parties)?;
@@ -554,7 +554,7 @@ impl<S: Service> Connection<S> {
         };
         let path = path.split('?').next().unwrap_or_default();
         // A path that was understood is encoded, and logged whole; nothing else of a client's text is.
-        let (method, refused_path) = (told(method), head.is_none().then(|| told(path)));
+        let (method, refused_path) = (loggable(method), head.is_none().then(|| loggable(path)));
         let path = refused_path.as_deref().unwrap_or(path);
         let decided = self.request.client.decision();
         let failure = failure.map(ToString::to_string);
@@ -576,15 +576,15 @@ impl<S: Service> Connection<S> {
             bytes_in,
             bytes_out,
             seconds: duration.as_secs_f64(),
-            range: field("range").map(told),
+            range: field("range").map(loggable),
             identity: head.map(|_| &*self.request.client.identity),
             operation: decided.as_ref().and_then(Decided::operation),
-            decision: decided.as_ref().map(|decided| decided.what.as_str()),
+            decision: decided.as_ref().map(|decided| decided.outcome.as_str()),
             decided_path: decided.as_ref().and_then(|decided| decided.path_beside(path)),
             user: None,
-            user_agent: field("user-agent").map(told),
-            client_id: field("x-request-id").map(told),
-            client_info: field("clientinfo").map(told),
+            user_agent: field("user-agent").map(loggable),
+            client_id: field("x-request-id").map(loggable),
+            client_info: field("clientinfo").map(loggable),
             error: failure.as_deref().or(reply.cause.as_deref()),
         };
         if is_logged {
@@ -653,13 +653,13 @@ mod tests {
 
     #[test]
     fn no_secret_gets_into_a_log() {
-        for (target, shown) in [
+        for (target, logged) in [
             ("https://user:pw@host:1094/a?authz=x", "https://host:1094/a"),
             ("/a@b/c#d", "/a@b/c"),
             ("http://h", "http://h"),
             ("http://u@h", "http://h"),
         ] {
-            assert_eq!(without_secrets(target), shown);
+            assert_eq!(without_secrets(target), logged);
         }
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn https_is_what_all_trusted_proxies_say() {
+    fn https_needs_the_word_of_all_trusted_proxies() {
         let trusted = Network::parse_list(["10.0.0.0/8"]).unwrap();
         for (peer, fields, expected) in [
             ("10.0.0.1", "", false),

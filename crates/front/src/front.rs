@@ -12,7 +12,7 @@ use gridlane_share::budget::{Holder, Share};
 
 use crate::access_log::AccessLog;
 use crate::auth::chains::Chains;
-use crate::auth::challenge::Asking;
+use crate::auth::challenge::AuthMethods;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
 use crate::budgets::Budgets;
@@ -41,7 +41,7 @@ pub struct Front {
     /// The rules.
     pub policy: Arc<Policy>,
     /// The methods by which clients can authenticate.
-    pub asking: Arc<Asking>,
+    pub auth_methods: Arc<AuthMethods>,
     /// Certificate chains that were verified by these settings.
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
@@ -117,7 +117,7 @@ impl Front {
             limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
-            asking: Arc::new(Asking::of(&settings.auth)),
+            auth_methods: Arc::new(AuthMethods::of(&settings.auth)),
             auth: settings.auth,
             policy: settings.policy,
             chains: Chains::new(lasting.generation),
@@ -177,8 +177,8 @@ impl Front {
 
     /// Takes a request over root:// from its client's allowance; the exhausted one and the time to wait, if so.
     pub fn take_request(&self, client: &Client) -> Result<(), (By, Duration)> {
-        let taken = self.throttle.request(&self.limits.at(client.address));
-        let taken = taken.and_then(|()| self.throttle.request(&self.limits.who(&client.identity)));
+        let taken = self.throttle.request(&self.limits.of_address(client.address));
+        let taken = taken.and_then(|()| self.throttle.request(&self.limits.of_identity(&client.identity)));
         taken.inspect_err(|(by, _)| self.data.metrics.throttled(*by))
     }
 
@@ -190,7 +190,7 @@ impl Front {
         operation: Operation,
         names: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), Reason> {
-        let decision = self.policy.decide(client.asker(), operation, names.clone());
+        let decision = self.policy.decide(client.requester(), operation, names.clone());
         client.decided(operation, names, decision, !decision.is_granted());
         match decision {
             Decision::Refused(reason) => Err(reason),

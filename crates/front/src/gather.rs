@@ -65,20 +65,20 @@ pub(crate) async fn send(
     ending: Ending,
 ) -> io::Result<Option<io::Error>> {
     let outcome = send_pieces(sender, object, pieces, ending).await;
-    let (told, line) = match (ending, outcome) {
+    let (failure, line) = match (ending, outcome) {
         (_, Err(Failure::Client(cause))) | (Ending::Length, Err(Failure::Source(cause))) => {
             return Err(cause);
         }
         (Ending::Length, Ok(())) => return Ok(None),
         (Ending::Status, Ok(())) => (None, "200: OK".to_owned()),
         (Ending::Status, Err(Failure::Source(cause))) => {
-            let line = format!("500: {}", transfer::told(&cause));
+            let line = format!("500: {}", transfer::failure_text(&cause));
             (Some(cause), line)
         }
     };
     let end = format!("0\r\n{STATUS_TRAILER}: {line}\r\n\r\n");
     sender.write_paced(end.as_bytes()).await?;
-    Ok(told)
+    Ok(failure)
 }
 
 /// The reason why a body ends early.

@@ -65,15 +65,15 @@ impl Idle {
 }
 
 /// The phase of the server at this moment.
-pub(crate) struct Watched {
+pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     seen: Phase,
 }
 
-impl Watched {
-    pub(crate) fn new(mut phase: watch::Receiver<Phase>) -> Watched {
+impl PhaseWatch {
+    pub(crate) fn new(mut phase: watch::Receiver<Phase>) -> PhaseWatch {
         let seen = *phase.borrow_and_update();
-        Watched { phase, seen }
+        PhaseWatch { phase, seen }
     }
 
     /// Looks behind the lock only when there is something new.
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn a_phase_is_seen_when_it_has_come() {
         let phase = watch::Sender::new(Phase::Serving);
-        let mut watched = Watched::new(phase.subscribe());
+        let mut watched = PhaseWatch::new(phase.subscribe());
         assert_eq!(watched.now(), Phase::Serving);
         phase.send_replace(Phase::Draining);
         assert_eq!((watched.now(), watched.now()), (Phase::Draining, Phase::Draining));
-        let mut late = Watched::new(phase.subscribe());
+        let mut late = PhaseWatch::new(phase.subscribe());
         assert_eq!(late.now(), Phase::Draining);
         drop(phase);
         assert_eq!(watched.now(), Phase::Draining);

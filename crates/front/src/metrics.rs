@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_count_in_places_of_their_own_is_one_number() {
+    fn a_counter_is_the_sum_of_its_threads() {
         let (counter, passing) = (Counter::default(), Passing::default());
         let here = passing.one();
         std::thread::scope(|scope| {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_the_process_takes() {
+    fn the_kernel_tells_the_resources_of_the_process() {
         let process = Process::now();
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000));
         assert!(process.descriptors.is_some_and(|count| count >= 3));

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_say_what_and_whether_to_retry() {
+    fn failures_say_what_failed_and_if_a_retry_makes_sense() {
         let mut reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "too many connections");
         reply.closes = true;
         let head = String::from_utf8(reply.head(Version::Http11)).unwrap();

@@ -152,12 +152,12 @@ impl<S: Service> Server<S> {
         let current = self.control.current.subscribe();
         let front = || Arc::clone(&current.borrow().front);
         let phase = watch::Sender::new(Phase::Serving);
-        let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
+        let mut tasks = ConnectionTasks { connections: JoinSet::new(), panicked: 0 };
         let tidying = tokio::spawn(tidy(current.clone()));
         let issuer_keys = Arc::clone(&front().issuer_keys);
         let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
         let shrinking = tokio::spawn(shrink(Arc::clone(&front().data.metrics)));
-        let asked = self
+        let admin_task = self
             .admin
             .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
         let mut noted: Option<Instant> = None;
@@ -170,12 +170,12 @@ impl<S: Service> Server<S> {
                     ends = Some(Deadline::now() + front().data.deadlines.drain_delay);
                 }
                 () = sleep_until(ends.unwrap_or_else(Deadline::now)), if ends.is_some() => break,
-                Some(ended) = crowd.connections.join_next(), if !crowd.connections.is_empty() => {
-                    crowd.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
+                Some(ended) = tasks.connections.join_next(), if !tasks.connections.is_empty() => {
+                    tasks.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
                 }
                 accepted = accept_any(&self.listeners) => match accepted {
                     Ok((socket, peer)) => {
-                        admit(socket, peer, &current, &mut crowd.connections, &phase);
+                        admit(socket, peer, &current, &mut tasks.connections, &phase);
                     }
                     // A client that left while it waited is no trouble; a lack of descriptors passes.
                     Err(cause) => {
@@ -192,13 +192,13 @@ impl<S: Service> Server<S> {
         }
         drop(self.listeners);
         phase.send_replace(Phase::Stopping);
-        let cut = crowd.end(front().data.deadlines.drain).await;
+        let cut = tasks.end(front().data.deadlines.drain).await;
         tidying.abort();
         shrinking.abort();
         refreshing.abort();
         // The last to end: until here the drain may be watched.
-        if let Some(asked) = asked {
-            asked.abort();
+        if let Some(admin_task) = admin_task {
+            admin_task.abort();
         }
         let _ = timeout(CUT_MAX, tidying).await;
         let front = front();
@@ -213,19 +213,19 @@ impl<S: Service> Server<S> {
             bytes_in: metrics.bytes_in.get(),
             bytes_out: metrics.bytes_out.get(),
             cut,
-            panicked: crowd.panicked,
+            panicked: tasks.panicked,
             log_is_stalled: !turns::in_place(finish),
         }
     }
 }
 
 /// The tasks of all connections.
-struct Crowd {
+struct ConnectionTasks {
     connections: JoinSet<()>,
     panicked: u64,
 }
 
-impl Crowd {
+impl ConnectionTasks {
     /// Waits for all to end, cuts those that do not in time; returns the number of those.
     async fn end(&mut self, deadline: Duration) -> u64 {
         let finish = async {
@@ -289,12 +289,12 @@ fn admit<S: Service>(
         drop(front);
         match (opening, &admission) {
             (Opening::Root, _) if !speaks_root => {}
-            (Opening::Root, Admission::In(..)) => {
+            (Opening::Root, Admission::Admitted(..)) => {
                 root::connection::Connection::new(current, stream, phase).serve().await;
             }
             // Its client tries again by itself after a while.
             (Opening::Root, Admission::TurnedAway(..)) => {}
-            (Opening::Http, Admission::In(..)) => {
+            (Opening::Http, Admission::Admitted(..)) => {
                 Connection::new(current, stream, phase, is_local).serve().await;
             }
             (Opening::Http, Admission::TurnedAway(excess, _)) => {
@@ -307,7 +307,7 @@ fn admit<S: Service>(
 /// Room for a connection, for as long as it is open; or none.
 enum Admission {
     /// There is: among all connections, and among those that speak its protocol once that is known.
-    In(Lease, Option<Lease>),
+    Admitted(Lease, Option<Lease>),
     /// There is none; it is told so, if there is room for that.
     TurnedAway(Excess, Option<(Lease, CountedIn)>),
 }
@@ -315,7 +315,7 @@ enum Admission {
 impl Admission {
     fn of(front: &Front, holder: Holder) -> Admission {
         match front.budgets.connections.try_take(holder, 1) {
-            Ok(lease) => Admission::In(lease, None),
+            Ok(lease) => Admission::Admitted(lease, None),
             Err(short) => Admission::turned_away(front, holder, short),
         }
     }
@@ -324,16 +324,16 @@ impl Admission {
         match short {
             Short::All => {
                 front.data.metrics.refused_server.add(1);
-                Admission::told(front, holder, Excess::Server)
+                Admission::excess(front, holder, Excess::Server)
             }
             Short::Holder => {
                 front.data.metrics.refused(By::Client);
-                Admission::told(front, holder, Excess::Party(By::Client))
+                Admission::excess(front, holder, Excess::Party(By::Client))
             }
         }
     }
 
-    fn told(front: &Front, holder: Holder, excess: Excess) -> Admission {
+    fn excess(front: &Front, holder: Holder, excess: Excess) -> Admission {
         let room = front.budgets.turned_away.try_take(holder, 1).ok();
         let room = room.map(|room| (room, front.data.metrics.one(|metrics| &metrics.turned_away)));
         Admission::TurnedAway(excess, room)
@@ -341,9 +341,9 @@ impl Admission {
 
     /// Moves it to another holder, now that its client is known.
     fn handed_to(self, front: &Front, holder: Holder) -> Admission {
-        let Admission::In(mut lease, speaks) = self else { return self };
+        let Admission::Admitted(mut lease, speaks) = self else { return self };
         match lease.try_hand_to(holder) {
-            Ok(()) => Admission::In(lease, speaks),
+            Ok(()) => Admission::Admitted(lease, speaks),
             Err(short) => {
                 drop(lease);
                 Admission::turned_away(front, holder, short)
@@ -353,18 +353,18 @@ impl Admission {
 
     /// It speaks this protocol.
     fn speaking(self, front: &Front, opening: Opening) -> Admission {
-        let Admission::In(lease, _) = self else { return self };
+        let Admission::Admitted(lease, _) = self else { return self };
         let budget = match opening {
             Opening::Http => &front.budgets.http,
             Opening::Root => &front.budgets.root,
         };
         // All clients together: each has its share of all connections already.
         match budget.try_take(Holder::SERVER, 1) {
-            Ok(speaks) => Admission::In(lease, Some(speaks)),
+            Ok(speaks) => Admission::Admitted(lease, Some(speaks)),
             Err(_) => {
                 front.data.metrics.refused_server.add(1);
                 drop(lease);
-                Admission::told(front, budget::current(), Excess::Protocol)
+                Admission::excess(front, budget::current(), Excess::Protocol)
             }
         }
     }

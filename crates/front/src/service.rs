@@ -74,7 +74,7 @@ pub trait Service: Sized + Send + Sync + 'static {
     }
 
     /// The reason why it cannot serve at the moment, if it cannot.
-    fn ails(&self) -> impl Future<Output = Option<String>> + Send {
+    fn fault(&self) -> impl Future<Output = Option<String>> + Send {
         async { None }
     }
 
@@ -105,7 +105,7 @@ pub trait Service: Sized + Send + Sync + 'static {
     }
 
     /// The queue of a request that changes names: requests of one queue are done one after the other.
-    fn line(_context: &Context<Self>, _path: &PathArg) -> Option<usize> {
+    fn change_queue(_context: &Context<Self>, _path: &PathArg) -> Option<usize> {
         None
     }
 

@@ -142,12 +142,12 @@ impl AllLimits {
     }
 
     /// The parties that requests from an address count for.
-    pub(crate) fn at(&self, address: IpAddr) -> Parties {
+    pub(crate) fn of_address(&self, address: IpAddr) -> Parties {
         Parties(self.party(|| Some(Party::client(address)), self.client).into_iter().collect())
     }
 
     /// The parties that requests of an identity count for, beside the address.
-    pub(crate) fn who(&self, identity: &Identity) -> Parties {
+    pub(crate) fn of_identity(&self, identity: &Identity) -> Parties {
         let user = self.party(|| Party::user(identity), self.user);
         let vo = self.party(|| Party::vo(identity), self.vo);
         Parties(user.into_iter().chain(vo).collect())
@@ -397,7 +397,7 @@ mod tests {
     use gridlane_auth::identity::TokenIdentity;
 
     fn at(address: &str, client: ClientLimits) -> Parties {
-        AllLimits { client, ..AllLimits::default() }.at(address.parse().unwrap())
+        AllLimits { client, ..AllLimits::default() }.of_address(address.parse().unwrap())
     }
 
     fn token(issuer: &str, subject: &str, vo: &str) -> Identity {
@@ -472,13 +472,13 @@ mod tests {
         let (ada, bob) = (token("https://a", "ada", "atlas"), token("https://a", "bob", "atlas"));
         let other = token("https://b", "ada", "cms");
         let now = Time::from_origin(Duration::from_secs(100));
-        let ask = |who| throttle.request_at(&limits.who(who), now).map_err(|(by, _)| by);
+        let ask = |who| throttle.request_at(&limits.of_identity(who), now).map_err(|(by, _)| by);
         assert_eq!([ask(&ada), ask(&ada), ask(&ada)], [Ok(()), Ok(()), Err(By::User)]);
         // What was refused took nothing of the organisation's allowance.
         assert_eq!([ask(&bob), ask(&bob)], [Ok(()), Err(By::Vo)]);
         assert_eq!([ask(&other), ask(&other), ask(&other)], [Ok(()), Ok(()), Err(By::User)]);
-        assert!(limits.who(&Identity::Anonymous).are_none());
-        let connect = |who| throttle.connect(&limits.who(who));
+        assert!(limits.of_identity(&Identity::Anonymous).are_none());
+        let connect = |who| throttle.connect(&limits.of_identity(who));
         let held = [connect(&ada), connect(&ada), connect(&bob)];
         assert!(held.iter().all(Result::is_ok));
         assert_eq!((connect(&ada).err(), connect(&bob).err()), (Some(By::User), Some(By::Vo)));
@@ -493,7 +493,9 @@ mod tests {
         let rate = |bytes| ClientLimits { bytes_per_s: Some(bytes), ..ClientLimits::default() };
         let limits = AllLimits { client: rate(1_000_000_000), user: rate(1_000_000), vo: rate(1000) };
         let paces = |who: &Identity| {
-            throttle.paces(&limits.at("192.0.2.1".parse().unwrap())).and(throttle.paces(&limits.who(who)))
+            throttle
+                .paces(&limits.of_address("192.0.2.1".parse().unwrap()))
+                .and(throttle.paces(&limits.of_identity(who)))
         };
         let (ada, bob) = (token("https://a", "ada", "atlas"), token("https://a", "bob", "atlas"));
         assert!(paces(&Identity::Anonymous).owe(1_000_000) < Duration::from_secs(1));
@@ -509,7 +511,7 @@ mod tests {
         let kept = throttle.connect(&at("192.0.2.1", limits));
         for number in 0..10_000u32 {
             let client = IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number));
-            let parties = AllLimits { client: limits, ..AllLimits::default() }.at(client);
+            let parties = AllLimits { client: limits, ..AllLimits::default() }.of_address(client);
             let now = Time::from_origin(Duration::from_secs(number.into()));
             assert!(throttle.request_at(&parties, now).is_ok());
             assert!(throttle.parties() <= 101);

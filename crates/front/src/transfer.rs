@@ -410,7 +410,7 @@ impl Impatience {
 }
 
 /// The message for a client that does not get all of a file: the operating system's own is for the log.
-pub(crate) fn told(cause: &io::Error) -> String {
+pub(crate) fn failure_text(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => cause.to_string(),
         _ => "the storage fails".to_owned(),
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_at_the_end_is_little() {
+    fn only_a_short_tail_is_copied() {
         for (len, expected) in
             [(1, 0), (512 << 10, 0), (1 << 20, 32 << 10), (320 << 20, 10 << 20), (u64::MAX, 10 << 20)]
         {

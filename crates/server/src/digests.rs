@@ -187,13 +187,13 @@ impl Digests {
     ) -> Option<Checksum> {
         let key = Key::new(object.metadata(), kind);
         for _ in 0..TRIES_MAX {
-            let mut asking = match self.ask(&key, object.metadata().size_bytes) {
-                Ok(asking) => asking,
+            let mut waiter = match self.join(&key, object.metadata().size_bytes) {
+                Ok(waiter) => waiter,
                 Err(known) => return Some(known),
             };
             let permit = tokio::select! {
                 biased;
-                _ = asking.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
+                _ = waiter.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
                 permit = object.turns().digests().take(budget::current(), 1) => Some(permit),
             };
             if let Some(permit) = permit
@@ -204,7 +204,7 @@ impl Digests {
                 tokio::spawn(self.clone().compute(key.clone(), reading, may_keep, sender, permit));
             }
             // Hung up without an outcome: we joined just when it ended because no request waited.
-            if let Ok(stage) = asking.stage.wait_for(|stage| matches!(stage, Stage::Done(_))).await
+            if let Ok(stage) = waiter.stage.wait_for(|stage| matches!(stage, Stage::Done(_))).await
                 && let Stage::Done(checksum) = &*stage
             {
                 return checksum.clone();
@@ -214,7 +214,7 @@ impl Digests {
     }
 
     /// Joins the requests for a checksum, or is the first of them; the checksum if it is in the table.
-    fn ask<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Asking<'a>, Checksum> {
+    fn join<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Waiter<'a>, Checksum> {
         let mut state = self.lock();
         if let Some(known) = state.known.get(key) {
             return Err(known.clone());
@@ -223,7 +223,7 @@ impl Digests {
             let (start, stage) = watch::channel(Stage::Waiting);
             Computation { stage, start: Some(start), size_bytes, done_bytes: Arc::default() }
         });
-        Ok(Asking { digests: self, key, stage: computation.stage.clone() })
+        Ok(Waiter { digests: self, key, stage: computation.stage.clone() })
     }
 
     /// The channels for the stage of the computation; none if another request has started it.
@@ -325,13 +325,13 @@ fn has_waiters(sender: &watch::Sender<Stage>) -> bool {
 }
 
 /// One request for a checksum that is not there.
-struct Asking<'a> {
+struct Waiter<'a> {
     digests: &'a Digests,
     key: &'a Key,
     stage: watch::Receiver<Stage>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Waiter<'_> {
     /// The last one to leave removes a computation that was not started.
     fn drop(&mut self) {
         let mut state = self.digests.lock();
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told() {
+    fn progress_of_computations() {
         let digests = digests();
         let key = Key {
             identity: FileIdentity { device: 0, number: 1 },
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_file_is_hashed_at_once_by_what_is_fast() {
+    async fn a_small_file_is_hashed_at_once_by_fast_algorithms() {
         let storage = gridlane_store::MemoryStorage::new();
         let open = |len: usize| {
             let path = ObjectPath::new([len.to_string().as_bytes()]).unwrap();

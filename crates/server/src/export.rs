@@ -10,7 +10,7 @@ use gridlane_dav::ResourcePath;
 use gridlane_share::Turns;
 use gridlane_store::{ObjectPath, Storage};
 
-use gridlane_front::auth::challenge::Asking;
+use gridlane_front::auth::challenge::AuthMethods;
 use gridlane_front::client::Client;
 use gridlane_front::reply::Reply;
 
@@ -81,7 +81,7 @@ pub(crate) struct Spot {
 struct Rules {
     policy: Arc<Policy>,
     /// The methods by which clients could authenticate.
-    asking: Arc<Asking>,
+    auth_methods: Arc<AuthMethods>,
 }
 
 /// The reason for which nothing may be changed in an export that is read-only, in words.
@@ -140,7 +140,7 @@ impl Spot {
 
     /// The answer to a client that is denied something.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        self.rules.asking.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
+        self.rules.auth_methods.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
     }
 
     /// Checks that its client may do one of these: the answer about the first if not.
@@ -172,14 +172,14 @@ impl Spot {
     /// True if its client may do it here, or to anything that could be below.
     pub(crate) fn reaches(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
-        !is_refused && self.rules.policy.reaches(self.client.asker(), operation, self.names())
+        !is_refused && self.rules.policy.reaches(self.client.requester(), operation, self.names())
     }
 
     /// True if its client may do it everywhere in the export.
     pub(crate) fn may_everywhere(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
         let names = somewhere_below(&self.export.path);
-        !is_refused && self.rules.policy.decide(self.client.asker(), operation, names).is_granted()
+        !is_refused && self.rules.policy.decide(self.client.requester(), operation, names).is_granted()
     }
 
     /// Decides if its client may do it; the outcome is noted for the log.
@@ -205,7 +205,7 @@ impl Spot {
         if Grants::of(operation).changes() && !self.export.allow_write {
             return Err(Denial::ReadOnly);
         }
-        match self.rules.policy.decide(self.client.asker(), operation, self.names()) {
+        match self.rules.policy.decide(self.client.requester(), operation, self.names()) {
             Decision::Refused(reason) => Err(Denial::ByRules(reason)),
             granted => Ok(granted),
         }
@@ -237,7 +237,11 @@ pub(crate) struct Exports {
 
 impl Exports {
     /// Fails when one lies in another: of two answers to one path, none would be right.
-    pub(crate) fn new(exports: Vec<Export>, policy: Arc<Policy>, asking: Arc<Asking>) -> Result<Exports> {
+    pub(crate) fn new(
+        exports: Vec<Export>,
+        policy: Arc<Policy>,
+        auth_methods: Arc<AuthMethods>,
+    ) -> Result<Exports> {
         for (index, inner) in exports.iter().enumerate() {
             let holds = |(other, outer): (usize, &Export)| {
                 other != index && below(&outer.path, &inner.path).is_some()
@@ -249,7 +253,7 @@ impl Exports {
                     .hint("give every export a path that is not below another's"));
             }
         }
-        let rules = Arc::new(Rules { policy, asking });
+        let rules = Arc::new(Rules { policy, auth_methods });
         Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), rules })
     }
 
@@ -277,7 +281,7 @@ impl Exports {
 
     /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
     pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
-        let grants = self.rules.policy.grants(client.asker(), somewhere_below(path));
+        let grants = self.rules.policy.grants(client.requester(), somewhere_below(path));
         let is_read_only = match self.find(path, client) {
             Place::Inside(spot) => !spot.export.allow_write,
             Place::Above(_) | Place::Nowhere => !self.allow_write(),
@@ -292,7 +296,7 @@ impl Exports {
     pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
         let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
         client.decided(Operation::Stat, path.names(), reason, true);
-        self.rules.asking.denied(client, reason, true)
+        self.rules.auth_methods.denied(client, reason, true)
     }
 
     /// The place that `path` leads a client to.
@@ -313,7 +317,7 @@ impl Exports {
             return Place::Nowhere;
         }
         let is_shown = |export: &&Arc<Export>| {
-            self.rules.policy.reaches(client.asker(), Operation::Stat, export.path.names())
+            self.rules.policy.reaches(client.requester(), Operation::Stat, export.path.names())
         };
         let mut names: Vec<Vec<u8>> = self.all.iter().filter(is_shown).filter_map(next).collect();
         names.sort();
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_macaroon_can_be_given() {
+    fn rights_that_a_macaroon_can_have() {
         use gridlane_auth::identity::TokenIdentity;
         use gridlane_auth::{Capability, Identity};
         let path = |text: &str| ResourcePath::parse(text).unwrap();
@@ -436,11 +440,11 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_lead_somewhere_are_shown() {
+    fn only_names_that_lead_to_visible_files_are_listed() {
         let mut all = exports(&["/data/atlas", "/data/cms", "/private"]).unwrap();
         let path = |text: &str| ResourcePath::parse(text).unwrap();
         let public = open_to_anyone("anyone", &path("/data/cms/public"), false);
-        let by = |policy| Arc::new(Rules { policy, asking: Arc::default() });
+        let by = |policy| Arc::new(Rules { policy, auth_methods: Arc::default() });
         all.rules = by(Arc::new(Policy::new(vec![public])));
         for (at, expected) in [("/", "data"), ("/data", "cms"), ("/private", "/private /"), ("/other", "-")] {
             assert_eq!(found(&all, at), expected, "{at}");

@@ -18,12 +18,12 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
+use crate::digest_request::DigestRequest;
 use crate::export::Spot;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::recent::Recent;
 use crate::storage_service::StorageService;
-use crate::wanted::Wanted;
 use gridlane_front::auth::presented::without_credential;
 use gridlane_front::gather::{SMALL_BYTES, being_changed};
 use gridlane_front::reply::{Payload, Reply};
@@ -167,7 +167,7 @@ async fn file(
     let metadata = object.metadata();
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
     let mirrored = |base| Mirrored { base, export: &spot.export, path };
-    if let Some(format) = mirrors::wanted(head, media_type)
+    if let Some(format) = mirrors::preferred_form(head, media_type)
         && let Some(base) = origin.url()
     {
         // Conditions are about the file, and this is none of its bytes.
@@ -242,7 +242,7 @@ async fn file(
     {
         reply = mirrored(&base).link(reply);
     }
-    let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
+    let best = DigestRequest::of(&head.headers, &ChecksumKind::OFFERED);
     // Checksums are for clients that may read the bytes.
     if best.is_any() && spot.may(Operation::Read) {
         reply = Box::pin(tell_digests(service, head, spot, &object, best, reply)).await;
@@ -277,7 +277,7 @@ async fn tell_digests(
     head: &RequestHead,
     spot: &Spot,
     object: &Arc<dyn Object>,
-    best: Wanted,
+    best: DigestRequest,
     reply: Reply,
 ) -> Reply {
     let digests = &service.digests;
@@ -290,9 +290,9 @@ async fn tell_digests(
         }
     }
     if known.len() == kinds.len() {
-        return best.tell(reply, &known);
+        return best.add_to(reply, &known);
     }
-    let wanted = match head.method {
+    let requested = match head.method {
         Method::Head => best,
         _ => {
             known = digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await;
@@ -301,7 +301,7 @@ async fn tell_digests(
                 is_small && kind.is_combinable() || known.iter().any(|checksum| checksum.kind() == *kind)
             };
             let offered: Vec<ChecksumKind> = ChecksumKind::OFFERED.into_iter().filter(is_offered).collect();
-            Wanted::of(&head.headers, &offered)
+            DigestRequest::of(&head.headers, &offered)
         }
     };
     let wait = match head.method {
@@ -309,14 +309,14 @@ async fn tell_digests(
         // It may stand in line behind two large files.
         _ => limits::DIGEST_GET_MAX,
     };
-    for kind in wanted.kinds() {
+    for kind in requested.kinds() {
         if known.iter().all(|checksum| checksum.kind() != kind)
             && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, may_keep)).await
         {
             known.push(checksum);
         }
     }
-    wanted.tell(reply, &known)
+    requested.add_to(reply, &known)
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.

@@ -88,10 +88,10 @@ async fn issue(
     body: &mut Body,
     is_form: bool,
 ) -> Result<Reply, Reply> {
-    let wanted = if is_form { FORM_TYPE } else { REQUEST_TYPE };
-    if sent_type(head) != wanted {
-        let what = format!("a request for a macaroon is {wanted}");
-        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", wanted));
+    let expected = if is_form { FORM_TYPE } else { REQUEST_TYPE };
+    if sent_type(head) != expected {
+        let what = format!("a request for a macaroon is {expected}");
+        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", expected));
     }
     let peer = wire.stream.peer().ip().to_canonical();
     let is_https =
@@ -120,14 +120,14 @@ async fn issue(
         .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
     let lifetime_s_max = service.front.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
     let site = Site { keys, location: location(&service.front), random, lifetime_s_max };
-    let given = site.give(&client.identity, presented, rights, &request, now_s())?;
-    client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
-    Ok(told(&given, is_form, path, &Origin::new(head, true)))
+    let issued = site.give(&client.identity, presented, rights, &request, now_s())?;
+    client.noted(format!("macaroon {} for {} s under {}", issued.id, issued.lifetime_s, request.path));
+    Ok(reply_with(&issued, is_form, path, &Origin::new(head, true)))
 }
 
 /// A macaroon, and its life in seconds.
 #[derive(Debug)]
-struct Given {
+struct Issued {
     text: Secret,
     id: String,
     lifetime_s: u64,
@@ -150,7 +150,7 @@ impl Site<'_> {
         rights: Grants,
         request: &Request,
         now_s: i64,
-    ) -> Result<Given, Reply> {
+    ) -> Result<Issued, Reply> {
         let held = match identity {
             Identity::Macaroon(held) => Some(held),
             _ => None,
@@ -193,7 +193,7 @@ impl Site<'_> {
             }
         };
         let Minted { text, id } = made.map_err(|refusal| refused(&refusal))?;
-        Ok(Given { text, id, lifetime_s })
+        Ok(Issued { text, id, lifetime_s })
     }
 
     fn mint(
@@ -236,8 +236,8 @@ fn name_of(identity: &Identity) -> String {
 }
 
 /// The answer with a macaroon: dCache's and XRootD's members, or those of OAuth (RFC 6749, 5.1).
-fn told(given: &Given, is_form: bool, path: &ResourcePath, origin: &Origin<'_>) -> Reply {
-    let (text, expires_in) = (given.text.expose(), given.lifetime_s);
+fn reply_with(issued: &Issued, is_form: bool, path: &ResourcePath, origin: &Origin<'_>) -> Reply {
+    let (text, expires_in) = (issued.text.expose(), issued.lifetime_s);
     if is_form {
         return json_reply(&json!({"access_token": text, "token_type": "bearer", "expires_in": expires_in}));
     }
@@ -286,18 +286,18 @@ mod tests {
         ResourcePath::parse(text).unwrap()
     }
 
-    fn given(
+    fn issued(
         identity: &Identity,
         presented: Option<&Secret>,
         rights: Grants,
         at: &str,
         body: &str,
-    ) -> Result<Given, u16> {
+    ) -> Result<Issued, u16> {
         let keys = keys();
         let site = Site { keys: &keys, location: "SITE", random: [1; 16], lifetime_s_max: 86_400 };
         let request = Request::parse_json(body.as_bytes(), &path(at)).unwrap();
-        let given = site.give(identity, presented, rights, &request, NOW_S);
-        given.map_err(|reply| reply.status.code())
+        let issued = site.give(identity, presented, rights, &request, NOW_S);
+        issued.map_err(|reply| reply.status.code())
     }
 
     fn verified(text: &Secret) -> MacaroonIdentity {
@@ -317,16 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_or_longer_than_they_have() {
+    fn a_macaroon_has_no_more_rights_or_time_than_its_requester() {
         let rights = Grants::READ.with(Grants::LIST);
         let ada = ada(NOW_S + 600);
-        let made = given(&ada, None, rights, "/a", r#"{"validity": "PT2H"}"#).unwrap();
+        let made = issued(&ada, None, rights, "/a", r#"{"validity": "PT2H"}"#).unwrap();
         assert_eq!(made.lifetime_s, 600);
         let identity = verified(&made.text);
         assert_eq!((identity.name.as_str(), identity.expires_s), ("/DC=org/CN=Ada?", NOW_S + 600));
         assert_eq!(identity.capability.under, path("/a"));
         let asked = r#"{"caveats": ["activity:UPLOAD,DOWNLOAD"], "validity": "PT5M"}"#;
-        let made = given(&ada, None, rights, "/a", asked).unwrap();
+        let made = issued(&ada, None, rights, "/a", asked).unwrap();
         assert_eq!(made.lifetime_s, 300);
         assert_eq!(verified(&made.text).capability.may.and(Grants::ADMIN), macaroon::grants_of("DOWNLOAD"));
         for (rights, body, code) in [
@@ -334,25 +334,25 @@ mod tests {
             (Grants::NONE, "{}", 403),
             (rights, r#"{"caveats": ["before:2020-01-01T00:00:00Z"]}"#, 400),
         ] {
-            let status = given(&ada, None, rights, "/a", body).unwrap_err();
+            let status = issued(&ada, None, rights, "/a", body).unwrap_err();
             assert_eq!(status, code, "{body}");
         }
         let user = Identity::User(UserIdentity { name: "eve".to_owned() });
-        assert_eq!(given(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
+        assert_eq!(issued(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
     }
 
     #[test]
     fn a_macaroon_for_a_macaroon_is_the_same_with_more_caveats() {
         let all = Grants::READ.with(Grants::LIST);
         let first =
-            given(&ada(NOW_S + 6000), None, all, "/a", r#"{"caveats": ["ip:192.0.2.0/24"]}"#).unwrap();
+            issued(&ada(NOW_S + 6000), None, all, "/a", r#"{"caveats": ["ip:192.0.2.0/24"]}"#).unwrap();
         let held = verified(&first.text);
         let id = held.id.clone();
         let holder = Identity::Macaroon(held);
         // The rules let anyone create there, and that is not the macaroon's.
         let rights = all.with(Grants::CREATE);
         let body = r#"{"caveats": ["activity:DOWNLOAD,UPLOAD"], "validity": "PT5M"}"#;
-        let second = given(&holder, Some(&first.text), rights, "/a/b", body).unwrap();
+        let second = issued(&holder, Some(&first.text), rights, "/a/b", body).unwrap();
         let identity = verified(&second.text);
         assert_eq!((&identity.id, identity.expires_s), (&id, NOW_S + 300));
         let may = macaroon::grants_of("DOWNLOAD");
@@ -360,7 +360,7 @@ mod tests {
         let bound = macaroon::Macaroon::parse(second.text.expose()).unwrap();
         assert!(bound.caveats().any(|caveat| caveat == b"ip:192.0.2.0/24"));
         for at in ["/", "/b", "/ab"] {
-            let status = given(&holder, Some(&first.text), rights, at, "{}").unwrap_err();
+            let status = issued(&holder, Some(&first.text), rights, at, "{}").unwrap_err();
             assert_eq!(status, 403, "{at}");
         }
     }

@@ -15,7 +15,7 @@ use crate::recent::Recent;
 use crate::storage_service::StorageService;
 use crate::{conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate};
 use gridlane_front::body::{Body, Wire};
-use gridlane_front::leaving::while_there;
+use gridlane_front::disconnect::while_connected;
 use gridlane_front::reply::Reply;
 use gridlane_front::service::Exchange;
 
@@ -37,7 +37,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
             Box::pin(macaroons::answer(service, wire, head, path, client, macaroon, body)).await
     {
         return match reply.status {
-            Status::UNAUTHORIZED => service.front.asking.ask(reply),
+            Status::UNAUTHORIZED => service.front.auth_methods.challenged(reply),
             _ => reply,
         };
     }
@@ -94,7 +94,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
             match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                 Poll::Ready(reply) => reply,
                 // A checksum may take half an hour, and a client that left does not want it any longer.
-                Poll::Pending => Box::pin(while_there(&wire.stream, answer)).await,
+                Poll::Pending => Box::pin(while_connected(&wire.stream, answer)).await,
             }
         }
         Method::Put => Box::pin(put::answer(service, wire, head, path, &spot, body)).await,
@@ -104,7 +104,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         Method::Mkcol => Box::pin(mkcol::answer(service, head, spot)).await,
         Method::Copy | Method::Move => {
             let stream = &wire.stream;
-            Box::pin(while_there(stream, relocate::answer(service, head, path, &spot, &origin))).await
+            Box::pin(while_connected(stream, relocate::answer(service, head, path, &spot, &origin))).await
         }
         _ => options::not_allowed(service, head, &Place::Inside(spot)),
     }

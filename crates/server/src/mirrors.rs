@@ -24,7 +24,7 @@ const QUERY: &str = "metalink";
 ///
 /// A client that would take the file as gladly gets it: aria2 says with every request that metalinks are welcome as
 /// well as anything else. So does a client that asks for a metalink where the file is one.
-pub(crate) fn wanted(head: &RequestHead, own_type: &str) -> Option<Format> {
+pub(crate) fn preferred_form(head: &RequestHead, own_type: &str) -> Option<Format> {
     if let Target::Resource { query: Some(query), .. } = &head.target
         && query.split('&').any(|part| part == QUERY || part.starts_with("metalink="))
     {
@@ -120,15 +120,15 @@ fn root_of(root: &Url) -> &str {
 mod tests {
     use super::*;
 
-    fn wanted_by(target: &str, fields: &str, own_type: &str) -> Option<Format> {
+    fn preferred_by(target: &str, fields: &str, own_type: &str) -> Option<Format> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        wanted(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0, own_type)
+        preferred_form(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0, own_type)
     }
 
     #[test]
-    fn who_gets_a_metalink() {
+    fn clients_that_get_a_metalink() {
         let accept =
-            |value: &str| wanted_by("/f", &format!("Accept: {value}\r\n"), "text/plain; charset=utf-8");
+            |value: &str| preferred_by("/f", &format!("Accept: {value}\r\n"), "text/plain; charset=utf-8");
         let (v3, v4) = (Some(Format::V3), Some(Format::V4));
         for (value, expected) in [
             ("application/metalink4+xml", v4),
@@ -150,11 +150,11 @@ mod tests {
             assert_eq!(accept(value), expected, "{value}");
         }
         let own = "application/metalink4+xml";
-        assert_eq!(wanted_by("/f.meta4", &format!("Accept: {own}\r\n"), own), None, "the file is one");
+        assert_eq!(preferred_by("/f.meta4", &format!("Accept: {own}\r\n"), own), None, "the file is one");
         for (target, expected) in
             [("/f?metalink", v4), ("/f?x=1&metalink=1", v4), ("/f?metalinks", None), ("/f?x=metalink", None)]
         {
-            assert_eq!(wanted_by(target, "", own), expected, "{target}");
+            assert_eq!(preferred_by(target, "", own), expected, "{target}");
         }
     }
 }

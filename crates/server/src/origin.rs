@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours() {
+    fn urls_of_this_server() {
         let names = ["alias.example".to_owned()];
         for (url, host, expected) in [
             ("/a", None, true),

@@ -13,10 +13,10 @@ use gridlane_share::turns;
 use gridlane_store::{Completion, Expectation, Metadata, StoreError, Upload};
 
 use crate::conditions::{self, evaluate, look};
+use crate::digest_request::DigestRequest;
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
 use crate::storage_service::StorageService;
-use crate::wanted::Wanted;
 use gridlane_front::body::{Body, BodyError, Wire, invite};
 use gridlane_front::reply::Reply;
 use gridlane_front::transfer::Patience;
@@ -83,10 +83,10 @@ async fn receive(
     let upload = spot.storage().create(&spot.object, expected_bytes).await?;
     invite(wire, head, &mut Patience::new(&service.front.data.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
-    let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
+    let requested = DigestRequest::of(&head.headers, &ChecksumKind::OFFERED);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
     kinds.extend(digest::announced(&head.headers));
-    kinds.extend(wanted.kinds());
+    kinds.extend(requested.kinds());
     // Always computed: it costs .03 CPU-seconds per GB now, and a whole read of the file later.
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
@@ -114,7 +114,7 @@ async fn receive(
     for checksum in &checksums {
         service.digests.remember(&committed.metadata, checksum.clone());
     }
-    let mut reply = wanted.tell(success(status, &committed.metadata), &checksums);
+    let mut reply = requested.add_to(success(status, &committed.metadata), &checksums);
     if modified.is_some() {
         // ownCloud's way to say so: rclone would set it by another request otherwise.
         reply = reply.field(MODIFIED, "accepted");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_again_is_not_kept() {
+    fn a_file_that_cannot_be_found_again_is_not_kept() {
         let (exports, now) = (exports(), Instant::now());
         let (file, mut recent) = (file(false), Recent::default());
         let kept: Arc<dyn Object> = file.clone();

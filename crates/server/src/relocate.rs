@@ -175,7 +175,7 @@ impl Task<'_> {
             };
             let ends = (&self.from.object, &self.to.object);
             let copied = copying.file(ends, &before.expectation, &expected).await;
-            let source = copied.map_err(|trouble| self.told(trouble, &before))?;
+            let source = copied.map_err(|trouble| self.failure_reply(trouble, &before))?;
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
                 let removed = self.from.storage().remove(&self.from.object, &expectation).await;
@@ -314,7 +314,7 @@ impl Task<'_> {
 
     /// The answer for a copy's failure: that another request has stored something at the target is this request's
     /// failure only when it may not overwrite that.
-    fn told(&self, trouble: Trouble, before: &Before) -> Reply {
+    fn failure_reply(&self, trouble: Trouble, before: &Before) -> Reply {
         let is_taken = trouble.end == End::Target && trouble.reply.status == Status::PRECONDITION_FAILED;
         match is_taken && self.overwrites && before.may == MayStore::New {
             true => self.to.check(Operation::Overwrite).err().unwrap_or(trouble.reply),

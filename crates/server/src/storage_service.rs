@@ -12,8 +12,8 @@ use gridlane_store::Storage;
 
 use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone};
-use crate::looks::Looking;
 use crate::root::files::OpenFiles;
+use crate::storage_checks::StorageChecks;
 
 /// An operator's settings of storage.
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ pub struct StorageService {
     pub(crate) exports: Exports,
     pub(crate) digests: Digests,
     pub(crate) open_files: Arc<OpenFiles>,
-    pub(crate) looking: Looking,
+    pub(crate) storage_checks: StorageChecks,
 }
 
 /// Settings that serve `storage` to every client as the only export, read-only, at `listen`, without TLS and without a

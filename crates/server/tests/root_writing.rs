@@ -34,7 +34,7 @@ fn framed(offset: u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_there_and_what_is_asked_for_decide_what_opens() {
+fn the_options_of_an_open_and_the_existing_file_decide() {
     let server = TestServer::start();
     server.write("there", "old bytes");
     std::fs::create_dir(server.path("dir")).unwrap();
@@ -95,7 +95,7 @@ fn umask() -> u32 {
 }
 
 #[test]
-fn an_open_tells_what_there_is_and_keeps_to_the_rules_of_modes() {
+fn an_open_has_the_metadata_and_keeps_to_the_rules_of_modes() {
     use std::os::unix::fs::PermissionsExt;
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
@@ -163,7 +163,7 @@ fn an_upload_has_its_checksum_at_once() {
 }
 
 #[test]
-fn wrong_pages_are_told_and_sent_again() {
+fn wrong_pages_are_reported_and_sent_again() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     let bytes = noise(3 * 4096 + 100, 2);
@@ -228,7 +228,7 @@ fn wrong_pages_have_an_end() {
 }
 
 #[test]
-fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
+fn malformed_data_end_the_connection_and_nothing_else() {
     let server = TestServer::start();
     // A checksum without a page, and no page at all.
     for (data, text) in
@@ -347,7 +347,7 @@ fn one_writes_or_many_read() {
 }
 
 #[test]
-fn two_who_insist_leave_no_checksum_of_other_bytes() {
+fn two_forced_writers_leave_no_checksum_of_other_bytes() {
     let server = TestServer::start();
     let mut first = RootClient::connect(server.address);
     let mut second = RootClient::connect(server.address);
@@ -365,7 +365,7 @@ fn two_who_insist_leave_no_checksum_of_other_bytes() {
 }
 
 #[test]
-fn who_leaves_leaves_nothing_open() {
+fn a_client_that_leaves_leaves_nothing_open() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     for ends_in_order in [true, false] {
@@ -439,7 +439,7 @@ fn lengths_change_by_handle_and_by_path() {
 }
 
 #[test]
-fn what_may_not_be_written_is_not() {
+fn denied_writes_change_nothing() {
     let read_only = TestServer::with(|_| {});
     read_only.write("f", "bytes");
     let mut client = RootClient::connect(read_only.address);
@@ -484,7 +484,7 @@ fn what_may_not_be_written_is_not() {
 }
 
 #[test]
-fn a_full_quota_is_told_from_a_full_disk() {
+fn a_full_quota_and_a_full_disk_have_their_own_errors() {
     use gridlane_store::{MemoryStorage, QuotaStorage};
     let quota = std::sync::Arc::new(QuotaStorage::new(std::sync::Arc::new(MemoryStorage::default()), 1000));
     let server = TestServer::of(quota, |settings| settings.service.exports[0].allow_write = true);
@@ -589,7 +589,7 @@ fn a_slow_disk_keeps_only_its_own_client_waiting() {
 }
 
 #[test]
-fn a_checksum_is_of_what_all_have_written() {
+fn a_checksum_is_of_the_writes_of_all_sessions() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     let force = |options: OpenOptions| OpenOptions(options.0 | OpenOptions::FORCE.0);

@@ -10,7 +10,7 @@ use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
-use gridlane_auth::{Asker, Capability, Fqan, Identity, Operation};
+use gridlane_auth::{Capability, Fqan, Identity, Operation, Requester};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
@@ -204,9 +204,9 @@ fn logged(line: &str) -> Result<Question> {
 
 /// One line for each rule: its name, and why it does or does not grant it.
 fn verdicts<'a>(policy: &'a Policy, question: &Question) -> Vec<(&'a str, Option<Mismatch>)> {
-    let asker = Asker { identity: &question.identity, address: question.address };
+    let requester = Requester { identity: &question.identity, address: question.address };
     let of = |rule: &'a gridlane_auth::Rule| {
-        (rule.name.as_str(), rule.mismatch(asker, question.operation, question.path.names()))
+        (rule.name.as_str(), rule.mismatch(requester, question.operation, question.path.names()))
     };
     policy.rules().iter().map(of).collect()
 }
@@ -245,7 +245,7 @@ fn shown(identity: &Identity) -> String {
 fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
     let (policy, Question { identity, address, operation, path, decided, said }) =
         (&who_may.policy, question);
-    let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
+    let (is_granted, decision) = who_may.decide(Requester { identity, address: *address }, *operation, path);
     let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
@@ -278,14 +278,14 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
 fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
     let (policy, Question { identity, address, operation, path, decided, said }) =
         (&who_may.policy, question);
-    let asker = Asker { identity, address: *address };
-    let (is_granted, decision) = who_may.decide(asker, *operation, path);
+    let requester = Requester { identity, address: *address };
+    let (is_granted, decision) = who_may.decide(requester, *operation, path);
     let verdicts = verdicts(policy, question);
     let rules: Vec<Value> = verdicts
         .iter()
         .map(|(name, mismatch)| json!({ "rule": name, "applies": mismatch.is_none(), "why": why(mismatch) }))
         .collect();
-    let by = match policy.decide(asker, *operation, path.names()) {
+    let by = match policy.decide(requester, *operation, path.names()) {
         Decision::ByRule(_) if is_granted => "rule",
         Decision::ByCapability(_) if is_granted => "capability",
         _ => "nothing",

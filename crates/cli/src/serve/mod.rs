@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::FromArgMatches as _;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::token::Issuer;
-use gridlane_auth::{Asker, Grants, Operation, Policy};
+use gridlane_auth::{Grants, Operation, Policy, Requester};
 use gridlane_config::{Cause, Generations, Source, Watch, notify};
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -158,7 +158,7 @@ impl WhoMay {
     /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         operation: Operation,
         path: &ResourcePath,
     ) -> (bool, String) {
@@ -166,7 +166,7 @@ impl WhoMay {
         if Grants::of(operation).changes() && self.read_only.iter().any(holds) {
             return (false, words::READ_ONLY.to_owned());
         }
-        let decision = self.policy.decide(asker, operation, path.names());
+        let decision = self.policy.decide(requester, operation, path.names());
         (decision.is_granted(), decision.to_string())
     }
 }

@@ -16,7 +16,7 @@ use crate::front::Front;
 
 /// The chain of a connection's handshake, and the result of its check.
 #[derive(Default)]
-pub(crate) struct Shown {
+pub(crate) struct PeerChain {
     digest: Option<Fingerprint>,
     /// The generation that judged it, the end of that judgement in seconds since 1970, and its result.
     judged: Option<(u64, i64, Judged)>,
@@ -31,7 +31,7 @@ pub(crate) struct Judged {
     pub(crate) doubt: Option<Arc<str>>,
 }
 
-impl Shown {
+impl PeerChain {
     /// The identity by the certificate; `None` without a certificate, or where none are believed.
     pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
         let chain = stream.peer_certificates();

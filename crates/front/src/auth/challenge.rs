@@ -10,16 +10,16 @@ use crate::settings::AuthSettings;
 
 /// The methods by which clients can authenticate.
 #[derive(Clone, Debug, Default)]
-pub struct Asking {
+pub struct AuthMethods {
     realm: String,
     takes_bearers: bool,
     takes_passwords: bool,
     takes_certificates: bool,
 }
 
-impl Asking {
-    pub(crate) fn of(settings: &AuthSettings) -> Asking {
-        Asking {
+impl AuthMethods {
+    pub(crate) fn of(settings: &AuthSettings) -> AuthMethods {
+        AuthMethods {
             realm: quotable(&settings.realm),
             takes_bearers: !settings.issuers.is_empty() || settings.macaroons.is_some(),
             takes_passwords: !settings.users.is_empty(),
@@ -72,7 +72,7 @@ impl Asking {
     }
 
     /// Adds the challenges for an anonymous client. There is none for certificates.
-    pub fn ask(&self, reply: Reply) -> Reply {
+    pub fn challenged(&self, reply: Reply) -> Reply {
         self.challenge(reply, "", "")
     }
 

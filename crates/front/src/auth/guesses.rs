@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tries_many_names_waits_for_all_of_them() {
+    fn an_address_that_tries_many_names_waits_for_all_of_them() {
         let guesses = Guesses::with_room(1000);
         for number in 0..limits::GUESSES_OF_ADDRESS_FREE_MAX {
             assert_eq!(guesses.wait_at(address(1), &format!("user{number}"), at(100)), None);

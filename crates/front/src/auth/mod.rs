@@ -34,7 +34,7 @@ use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
 use gridlane_net::Stream;
 
-use self::certificates::Shown;
+use self::certificates::PeerChain;
 use self::keys::now_s;
 use self::presented::{Credential, Presented};
 use crate::client::Client;
@@ -42,7 +42,7 @@ use crate::front::Front;
 use crate::reply::Reply;
 
 /// The connection that a request came by.
-pub(crate) struct By<'a> {
+pub(crate) struct Via<'a> {
     /// The client, still anonymous.
     pub(crate) client: Client,
     /// True if no third party can read what the client sends.
@@ -50,31 +50,31 @@ pub(crate) struct By<'a> {
     /// The connection.
     pub(crate) stream: &'a Stream,
     /// The certificate chain of its handshake.
-    pub(crate) shown: &'a mut Shown,
+    pub(crate) chain: &'a mut PeerChain,
 }
 
 /// The client that makes a request; and its macaroon, from which others can be made. The answer if its credentials are
 /// bad.
-pub(crate) async fn who(
+pub(crate) async fn authenticate(
     front: &Front,
     head: &RequestHead,
-    by: By<'_>,
+    via: Via<'_>,
 ) -> Result<(Client, Option<Secret>), Reply> {
-    let asking = &front.asking;
-    let mut client = by.client;
+    let auth_methods = &front.auth_methods;
+    let mut client = via.client;
     let address = client.address;
-    client.is_secure = by.is_secure;
+    client.is_secure = via.is_secure;
     // Where no method is configured, clients' credentials are ignored.
-    if !asking.is_any() {
+    if !auth_methods.is_any() {
         return Ok((client, None));
     }
     let presented = presented::of(head).and_then(|presented| match presented {
-        Some(presented) if !by.is_secure => Err(presented.in_clear("https")),
+        Some(presented) if !via.is_secure => Err(presented.in_clear("https")),
         presented => Ok(presented),
     });
     let (kind, outcome) = match presented {
         Ok(None) => {
-            if let Some(judged) = by.shown.judged(front, by.stream, now_s()) {
+            if let Some(judged) = via.chain.judged(front, via.stream, now_s()) {
                 client.identity = judged.identity;
                 client.doubt = judged.doubt;
             }
@@ -102,8 +102,8 @@ pub(crate) async fn who(
                     let wait_s = refusal.retry_after_s.unwrap_or(1).to_string();
                     Reply::failure(Status::TOO_MANY_REQUESTS, refusal.message).field("Retry-After", wait_s)
                 }
-                _ if !by.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
-                _ => asking.invalid(kind, &refusal),
+                _ if !via.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
+                _ => auth_methods.invalid(kind, &refusal),
             })
         }
     }

@@ -105,7 +105,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whoever_guesses_holds_up_nobody_else() {
+    async fn guesses_of_one_client_hold_up_no_other() {
         const GUESSES: usize = 40;
         let line = gridlane_auth::password::make_line("ada", "right", [7; 16], 6).unwrap();
         let users = Arc::new(Users::parse(&line).unwrap());

@@ -178,7 +178,7 @@ fn is(scheme: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn shown(target: &str, fields: &str) -> String {
+    fn described(target: &str, fields: &str) -> String {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         match of(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0) {
             Ok(None) => "nothing".to_owned(),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_brings() {
+    fn credentials_of_a_request() {
         for (target, fields, expected) in [
             ("/f", "", "nothing"),
             ("/f?a=b&authz=", "", "nothing"),
@@ -217,7 +217,7 @@ mod tests {
             ("/f?authz=a&authz=b", "", "several credentials"),
             ("/f?authz=%ff", "", "no text"),
         ] {
-            let got = shown(target, fields);
+            let got = described(target, fields);
             assert!(got.contains(expected), "{target} {fields}: {got}");
         }
     }

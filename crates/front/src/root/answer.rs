@@ -101,7 +101,7 @@ impl Failure {
             StoreError::NotOurs(_) => (ErrorCode::SERVER_ERROR, "the server cannot keep uploads"),
             StoreError::Io(_) => (ErrorCode::IO_ERROR, "input/output error"),
         };
-        let mut failure = Failure::new(code, format!("Unable to {act} {}; {why}", shown(path)));
+        let mut failure = Failure::new(code, format!("Unable to {act} {}; {why}", printable_path(path)));
         // The operating system's own message is for the log, not for clients.
         if matches!(error, StoreError::NotOurs(_) | StoreError::Io(_)) {
             failure.cause = Some(error.to_string());
@@ -124,7 +124,7 @@ impl From<Malformed> for Failure {
 }
 
 /// A path as text for people: no control characters, and of bounded length.
-pub fn shown(path: &[u8]) -> String {
+pub fn printable_path(path: &[u8]) -> String {
     const BYTES_MAX: usize = 1024;
     let text = String::from_utf8_lossy(&path[..path.len().min(BYTES_MAX)]);
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()

@@ -104,7 +104,7 @@ impl<S: Service> Context<S> {
     pub fn count_paths(&self, paths: usize) {
         let (limits, throttle) = (&self.front().limits, &self.front().throttle);
         let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
-        throttle.owe(&limits.at(self.client.address), more);
-        throttle.owe(&limits.who(&self.client.identity), more);
+        throttle.owe(&limits.of_address(self.client.address), more);
+        throttle.owe(&limits.of_identity(&self.client.identity), more);
     }
 }

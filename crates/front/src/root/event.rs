@@ -7,7 +7,7 @@ use gridlane_xrd::StreamId;
 use tokio::sync::mpsc;
 
 use super::answer::{Failure, Outcome};
-use super::reading::{Asked, ReadJob, Source, VectorJob};
+use super::reading::{Pending, ReadJob, Source, VectorJob};
 use crate::buffers::Lent;
 use crate::pieces::Pieces;
 
@@ -17,11 +17,11 @@ pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
 /// An event for a connection.
 pub(crate) enum Event {
     /// A request was answered.
-    Answered(Asked, Outcome),
+    Answered(Pending, Outcome),
     /// The answer to this comes later.
     ComesLater(StreamId),
     /// It has come.
-    AnsweredLater(Asked, Result<Vec<u8>, Failure>),
+    AnsweredLater(Pending, Result<Vec<u8>, Failure>),
     /// A part of a read that waited for a disk is there.
     Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
     /// The same of many reads.
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
     /// The next piece of an answer that is made while it is sent, true if it is the last, and the source of others.
-    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
+    Piece(Pending, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
     Delegated(ReadJob),
     /// The same, and that one has ended with nothing of it sent.

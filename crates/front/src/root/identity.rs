@@ -27,11 +27,11 @@ use crate::service::Service;
 use crate::settings::{RootAuth, RootTls};
 
 /// The methods of authentication of a server, by preference.
-fn ways(front: &Front) -> &[RootAuth] {
+fn methods(front: &Front) -> &[RootAuth] {
     match &front.root.auth {
-        Some(ways) => ways,
+        Some(methods) => methods,
         // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
-        None if front.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
+        None if front.auth_methods.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
         None => &[],
     }
 }
@@ -42,9 +42,9 @@ pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
         Some(RootTls::Offered) => TlsDemand::Never,
         Some(RootTls::Capable) => TlsDemand::Capable,
         Some(RootTls::Login) => TlsDemand::Always,
-        None => match ways(front) {
+        None => match methods(front) {
             [RootAuth::Ztn] => TlsDemand::Always,
-            ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
+            methods if methods.contains(&RootAuth::Ztn) => TlsDemand::Capable,
             _ => TlsDemand::Never,
         },
     }
@@ -52,9 +52,10 @@ pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
 
 /// The methods that a client is offered; none: it need not authenticate. Fails when there is one over TLS only.
 pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
-    let ways = ways(front);
-    let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
-    if offered.is_empty() && !ways.is_empty() {
+    let methods = methods(front);
+    let offered: Vec<RootAuth> =
+        methods.iter().copied().filter(|method| is_tls || *method != RootAuth::Ztn).collect();
+    if offered.is_empty() && !methods.is_empty() {
         let what = "this server wants a token, over TLS only: use roots://";
         return Err(Failure::new(ErrorCode::TLS_REQUIRED, what).closing());
     }
@@ -63,9 +64,9 @@ pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Fail
 
 /// The same in the form of an answer to a login.
 pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
-    let one = |way: &RootAuth| match way {
-        RootAuth::Ztn => format!("&P={},{}", way.name(), ztn::parameters()),
-        RootAuth::Host | RootAuth::Unix => format!("&P={}", way.name()),
+    let one = |method: &RootAuth| match method {
+        RootAuth::Ztn => format!("&P={},{}", method.name(), ztn::parameters()),
+        RootAuth::Host | RootAuth::Unix => format!("&P={}", method.name()),
     };
     offered.iter().map(one).collect::<String>().into_bytes()
 }
@@ -87,7 +88,7 @@ pub(crate) async fn prove(
 }
 
 /// True if credentials in a request are looked at: it is about a path.
-pub(crate) fn is_asked(request: &Request) -> bool {
+pub(crate) fn may_bring_credentials(request: &Request) -> bool {
     match request {
         Request::Statx(statx) => !statx.paths.is_empty(),
         Request::Prepare(prepare) => !prepare.lines.is_empty(),
@@ -102,7 +103,7 @@ pub(crate) fn identify_nowait<S: Service>(
 ) -> Option<Result<Client, Failure>> {
     let claim = match claim(context, request) {
         Ok(Some(claim)) => claim,
-        Ok(None) => return Some(Ok(nothing_shown(context))),
+        Ok(None) => return Some(Ok(of_connection(context))),
         Err(failure) => return Some(Err(failure)),
     };
     let known = auth::bearer_nowait(context.front(), &claim.token, context.client.address)?;
@@ -111,7 +112,7 @@ pub(crate) fn identify_nowait<S: Service>(
 
 /// The client of a request. Waits for the keys of a token's issuer when they are not known.
 pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
-    let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
+    let Some(claim) = claim(context, request)? else { return Ok(of_connection(context)) };
     let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
     settled(context, &claim, outcome)
 }
@@ -125,7 +126,7 @@ struct Claim<'a> {
 
 fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
     // Where no method is configured, clients' credentials are ignored.
-    if !context.front().asking.is_any() {
+    if !context.front().auth_methods.is_any() {
         return Ok(None);
     }
     let refused = |Bad { kind, refusal }: Bad| {
@@ -142,11 +143,11 @@ fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<O
 fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<Secret>, Bad> {
     let mut found: Option<Secret> = None;
     for cgi in cgis(request) {
-        let Some(shown) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
+        let Some(presented) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
         if !context.client.is_secure {
-            return Err(shown.in_clear("roots"));
+            return Err(presented.in_clear("roots"));
         }
-        let (kind, Credential::Bearer(token)) = (shown.kind, shown.credential) else { continue };
+        let (kind, Credential::Bearer(token)) = (presented.kind, presented.credential) else { continue };
         if found.as_ref().is_some_and(|found| *found != token) {
             let what = "the paths of the request have different tokens";
             return Err(Bad { kind, refusal: Refusal::new(Cause::Malformed, what) });
@@ -157,9 +158,9 @@ fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<
 }
 
 /// The client by its connection's credentials.
-fn nothing_shown<S: Service>(context: &Context<S>) -> Client {
+fn of_connection<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
-    match context.front().asking.is_any() {
+    match context.front().auth_methods.is_any() {
         true => context.front().data.metrics.auth.came(&client.identity),
         // An identity by settings that are no longer those counts for nothing by these.
         false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
@@ -268,7 +269,7 @@ pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::{arg, context_of};
+    use crate::null_service::{arg, context_of};
     use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
     use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
 
@@ -294,22 +295,22 @@ mod tests {
         for (request, expected) in cases {
             let found = cgis(&request);
             let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
-            assert_eq!((&found, is_asked(&request)), (&expected, !expected.is_empty()));
+            assert_eq!((&found, may_bring_credentials(&request)), (&expected, !expected.is_empty()));
         }
     }
 
     /// Empty lines hide nothing, and of a list that is too long only its beginning is looked at.
     #[test]
-    fn of_a_question_about_many_paths_no_more_is_looked_at_than_may_be_asked() {
+    fn a_query_about_many_paths_is_read_up_to_the_limit() {
         let ask = |argument: &str| Request::from(Query::new(QueryKind::PREPARE, argument));
         assert_eq!(cgis(&ask("\n\nx\n\n/a?b\n\n\n/c\0\n/d?e")), [&b"b"[..], b""]);
-        assert!(!is_asked(&ask("x\n")));
+        assert!(!may_bring_credentials(&ask("x\n")));
         let many = format!("x{}", "\n/a?b".repeat(100_000));
         assert_eq!(cgis(&ask(&many)).len(), limits::ROOT_PREPARED_PATHS_MAX + 1);
     }
 
     #[test]
-    fn nobody_is_asked_where_nobody_could_prove_anything() {
+    fn no_login_is_asked_for_where_no_method_is_configured() {
         let context = context_of(|_| {});
         let Some(Ok(client)) = identify_nowait(&context, &stat("/d/f?authz=eyJ.a.b")) else { panic!() };
         assert!(client.identity.is_anonymous());
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered() {
+    fn methods_that_are_offered() {
         let of = |auth: Option<Vec<RootAuth>>, is_tls| {
             let context = context_of(|settings| settings.root.auth = auth);
             (
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_person_with_another_credential() {
+    fn the_same_user_with_other_credentials() {
         let token = |issuer: &str, subject: &str, expires_s| {
             Identity::Token(TokenIdentity {
                 issuer: issuer.to_owned(),

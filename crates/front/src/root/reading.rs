@@ -31,7 +31,7 @@ use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES};
 use gridlane_xrd::request::Segment;
 use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 
-use super::answer::{Failure, shown};
+use super::answer::{Failure, printable_path};
 use super::delegation::Delegation;
 use super::outbox::{Outbox, Pages};
 use super::session_files::{Readable, SessionFiles};
@@ -245,7 +245,7 @@ impl Source {
 }
 
 /// A request, until it is answered.
-pub(crate) struct Asked {
+pub(crate) struct Pending {
     pub(crate) stream: StreamId,
     pub(crate) request: Request,
     /// The client, once it was looked at.
@@ -260,13 +260,13 @@ pub(crate) struct Asked {
 
 /// A request, and the reason why there is nothing to begin.
 pub(crate) struct Refused {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     pub(crate) failure: Failure,
 }
 
 /// A read that is being answered.
 pub(crate) struct ReadJob {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     source: Source,
     /// A part of the answer was sent.
     has_begun: bool,
@@ -287,7 +287,7 @@ pub(crate) enum Progress {
 impl ReadJob {
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
-        asked: Asked,
+        pending: Pending,
         file: Arc<dyn Readable>,
         kind: Kind,
         offset: u64,
@@ -304,11 +304,11 @@ impl ReadJob {
         });
         let (object, size_bytes) = match known {
             Ok(known) => known,
-            Err(failure) => return Err(Box::new(Refused { asked, failure })),
+            Err(failure) => return Err(Box::new(Refused { pending, failure })),
         };
         let end = wanted_end.min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, seen_to: offset };
-        Ok(ReadJob { asked, source, has_begun: false, delegation: None })
+        Ok(ReadJob { pending, source, has_begun: false, delegation: None })
     }
 
     /// True if the answer is a few bytes that can stand with others.
@@ -412,7 +412,7 @@ impl ReadJob {
 
     /// A plain read of a few bytes.
     fn small(&mut self, outbox: &mut Outbox, len: usize) -> io::Result<Progress> {
-        let (stream, object, at) = (self.asked.stream, Arc::clone(&self.source.object), self.source.at);
+        let (stream, object, at) = (self.pending.stream, Arc::clone(&self.source.object), self.source.at);
         let Some(room) = outbox.room(RESPONSE_HEAD_BYTES + len) else { return Ok(Progress::Cold) };
         let (head, target) = room.split_at_mut(RESPONSE_HEAD_BYTES);
         let mut done = 0;
@@ -484,11 +484,11 @@ impl ReadJob {
         match self.source.kind {
             Kind::Plain => {
                 let status = if is_last { Status::OK } else { Status::OKSOFAR };
-                Head::Plain(ResponseHead { stream: self.asked.stream, status, len: len as u32 }.encode())
+                Head::Plain(ResponseHead { stream: self.pending.stream, status, len: len as u32 }.encode())
             }
             Kind::Pages => Head::Pages(
                 StatusAnswer {
-                    stream: self.asked.stream,
+                    stream: self.pending.stream,
                     request: RequestId::PGREAD,
                     is_partial: !is_last,
                     data_len: pages::framed_len(offset, len) as u32,
@@ -519,7 +519,7 @@ type Named = (Handle, Arc<dyn Readable>, Arc<dyn Object>);
 
 /// Many reads that are being answered as one.
 pub(crate) struct VectorJob {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     segments: Vec<Segment>,
     /// The files that they name, each once.
     files: Vec<Named>,
@@ -530,13 +530,13 @@ pub(crate) struct VectorJob {
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
     pub(crate) fn new(
-        asked: Asked,
+        pending: Pending,
         open: &impl SessionFiles,
         segments: Vec<Segment>,
     ) -> Result<VectorJob, Box<Refused>> {
         match VectorJob::files(open, &segments) {
-            Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
-            Err(failure) => Err(Box::new(Refused { asked, failure })),
+            Ok(files) => Ok(VectorJob { pending, segments, files, next: 0 }),
+            Err(failure) => Err(Box::new(Refused { pending, failure })),
         }
     }
 
@@ -559,7 +559,7 @@ impl VectorJob {
                 }
             };
             if segment.offset.saturating_add(segment.len.into()) > sizes[at] {
-                let text = format!("Unable to readv {}; illegal seek", shown(files[at].1.path()));
+                let text = format!("Unable to readv {}; illegal seek", printable_path(files[at].1.path()));
                 return Err(Failure::new(ErrorCode::FS_ERROR, text));
             }
         }
@@ -570,7 +570,7 @@ impl VectorJob {
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
             Some((_, file, _)) => failed(file.as_ref(), cause),
-            None => Failure::new(ErrorCode::IO_ERROR, transfer::told(cause)),
+            None => Failure::new(ErrorCode::IO_ERROR, transfer::failure_text(cause)),
         }
     }
 
@@ -596,7 +596,7 @@ impl VectorJob {
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = Segment::BYTES as u32 + segment.len;
         outbox.begin();
-        outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+        outbox.push(&ResponseHead { stream: self.pending.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
         outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, seen_to: at });
@@ -682,7 +682,7 @@ impl VectorJob {
         let len = (end - DATA_AT) as u32;
         let from = DATA_AT - RESPONSE_HEAD_BYTES;
         buffer[from..DATA_AT]
-            .copy_from_slice(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+            .copy_from_slice(&ResponseHead { stream: self.pending.stream, status, len }.encode());
         outbox.begin();
         outbox.push_buffer(buffer, from..end);
         if is_last { Progress::Done } else { Progress::More }
@@ -696,7 +696,7 @@ fn size_of(file: &dyn Readable) -> Result<u64, Failure> {
 
 /// The failure for the client of a read.
 fn failed(file: &dyn Readable, cause: &io::Error) -> Failure {
-    let text = format!("Unable to read {}; {}", shown(file.path()), transfer::told(cause));
+    let text = format!("Unable to read {}; {}", printable_path(file.path()), transfer::failure_text(cause));
     let mut failure = Failure::new(ErrorCode::IO_ERROR, text);
     failure.cause = Some(cause.to_string());
     failure

@@ -29,30 +29,30 @@ pub(crate) type Outcome<'a> = Pin<Box<dyn Future<Output = Result<Round, Failure>
 /// A method of authentication, with what it remembers between rounds.
 pub(crate) trait Proof: Send {
     /// Goes on with what the client shows.
-    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, shown: &'a [u8]) -> Outcome<'a>;
+    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a>;
 }
 
 /// The authentication that a client has begun with.
 pub(crate) struct Rounds {
-    way: RootAuth,
+    method: RootAuth,
     proof: Box<dyn Proof>,
     left: u32,
 }
 
 impl Rounds {
     /// By this method: the one that was begun, or else from the beginning.
-    pub(crate) fn by(way: RootAuth, begun: Option<Rounds>) -> Rounds {
+    pub(crate) fn by(method: RootAuth, begun: Option<Rounds>) -> Rounds {
         match begun {
-            Some(begun) if begun.way == way => begun,
-            _ => match way {
-                RootAuth::Host | RootAuth::Unix => Rounds::of(way, Box::new(Name)),
-                RootAuth::Ztn => Rounds::of(way, Box::new(Token)),
+            Some(begun) if begun.method == method => begun,
+            _ => match method {
+                RootAuth::Host | RootAuth::Unix => Rounds::of(method, Box::new(Name)),
+                RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
             },
         }
     }
 
-    fn of(way: RootAuth, proof: Box<dyn Proof>) -> Rounds {
-        Rounds { way, proof, left: limits::ROOT_LOGIN_ROUNDS_MAX }
+    fn of(method: RootAuth, proof: Box<dyn Proof>) -> Rounds {
+        Rounds { method, proof, left: limits::ROOT_LOGIN_ROUNDS_MAX }
     }
 
     /// The next round.
@@ -60,14 +60,14 @@ impl Rounds {
         &mut self,
         front: &Front,
         client: &Client,
-        shown: &[u8],
+        data: &[u8],
     ) -> Result<Round, Failure> {
         let Some(left) = self.left.checked_sub(1) else {
             let what = "the proof takes more rounds than any that ends";
             return Err(Failure::new(ErrorCode::AUTH_FAILED, what).closing());
         };
         self.left = left;
-        self.proof.round(front, client, shown).await
+        self.proof.round(front, client, data).await
     }
 }
 
@@ -84,37 +84,37 @@ impl Proof for Name {
 struct Token;
 
 impl Proof for Token {
-    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, shown: &'a [u8]) -> Outcome<'a> {
-        Box::pin(async move {
-            identity::prove(front, client, shown).await.map(|proved| Round::Over(Some(proved)))
-        })
+    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
+        Box::pin(
+            async move { identity::prove(front, client, data).await.map(|proved| Round::Over(Some(proved))) },
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::context_of;
+    use crate::null_service::context_of;
 
     /// A method for tests: over when the client has said so, and asks on with what it said until then.
     struct Echo {
-        said: Vec<u8>,
+        heard: Vec<u8>,
     }
 
     impl Proof for Echo {
-        fn round<'a>(&'a mut self, _: &'a Front, _: &'a Client, shown: &'a [u8]) -> Outcome<'a> {
-            self.said.extend_from_slice(shown);
-            let said = self.said.clone();
-            let round = if shown == b"over" { Round::Over(None) } else { Round::GoesOn(said) };
+        fn round<'a>(&'a mut self, _: &'a Front, _: &'a Client, data: &'a [u8]) -> Outcome<'a> {
+            self.heard.extend_from_slice(data);
+            let heard = self.heard.clone();
+            let round = if data == b"over" { Round::Over(None) } else { Round::GoesOn(heard) };
             Box::pin(std::future::ready(Ok(round)))
         }
     }
 
     #[tokio::test]
-    async fn a_proof_remembers_what_was_said_and_ends() {
+    async fn a_method_remembers_earlier_rounds_and_ends() {
         let context = context_of(|_| {});
         let (front, client) = (context.front(), &context.client);
-        let mut rounds = Rounds::of(RootAuth::Unix, Box::new(Echo { said: Vec::new() }));
+        let mut rounds = Rounds::of(RootAuth::Unix, Box::new(Echo { heard: Vec::new() }));
         for expected in ["a", "aa", "aaa"] {
             let Ok(Round::GoesOn(more)) = rounds.next(front, client, b"a").await else {
                 panic!("it goes on")

@@ -112,8 +112,8 @@ impl<F> Sessions<F> {
     ) -> Result<Joined<F>, Failure> {
         let unknown = || Failure::new(ErrorCode::NOT_FOUND, "session not found");
         let all = self.known().get(&id).cloned().ok_or_else(unknown)?;
-        let (own, shown) = (&all.certificate, &client.identity);
-        let is_other = !own.is_anonymous() && !shown.is_anonymous() && !is_same(own, shown);
+        let (own, other) = (&all.certificate, &client.identity);
+        let is_other = !own.is_anonymous() && !other.is_anonymous() && !is_same(own, other);
         if all.client != client.address || is_other {
             let what = "the session is another client's";
             return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, what));
@@ -192,7 +192,7 @@ impl<F> Connections<F> {
 
     /// Gives a read to a bound connection; it comes back when that has ended meanwhile.
     pub(crate) fn delegate(&self, path: &Inbox, mut job: ReadJob) -> Result<(), Box<ReadJob>> {
-        job.delegation = Some(Delegation::new(&self.delegated, job.asked.stream));
+        job.delegation = Some(Delegation::new(&self.delegated, job.pending.stream));
         match path.send(Event::Delegated(job)) {
             Err(SendError(Event::Delegated(mut job))) => {
                 job.delegation.take().into_iter().for_each(Delegation::settle);

@@ -48,7 +48,7 @@ fn names_are_looked_up_in_clear_text_and_over_tls() {
 }
 
 #[test]
-fn a_token_says_who_asks() {
+fn a_token_names_the_requester() {
     let site = Site::start();
     let token = site.iam.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
@@ -74,7 +74,7 @@ fn a_token_says_who_asks() {
 }
 
 #[test]
-fn who_asks_too_often_waits() {
+fn a_client_over_its_limit_waits() {
     let site = Site::with(|settings| {
         settings.client_limits = ClientLimits { requests_per_s: Some(1), ..ClientLimits::default() };
     });
@@ -137,7 +137,7 @@ fn a_reload_holds_from_the_next_request_on() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_it_was_asked() {
+fn a_server_that_stops_answers_requests_that_began() {
     let mut site = Site::start();
     let (mut http, mut idle, mut root) = (site.http(), site.http(), anyone(&site));
     assert_eq!(idle.get("/public/name", "").0, 200);

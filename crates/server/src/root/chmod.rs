@@ -30,7 +30,7 @@ mod tests {
     use gridlane_xrd::ErrorCode;
 
     #[test]
-    fn all_but_what_others_may_write() {
+    fn any_mode_but_write_access_for_others() {
         let context = context();
         let change = |path: &str, mode| wait(chmod(&context, &Chmod { about: arg(path), mode }));
         let mode = || stat_of(&context, "/d/f").unwrap().more.unwrap().mode & 0o7777;

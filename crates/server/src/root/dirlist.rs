@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_what_is_known_of_them() {
+    fn names_and_their_metadata() {
         let context = context();
         let plain = entries(&context, "/d/", DirlistOptions::NONE);
         let names: Vec<&[u8]> = plain.iter().map(|entry| entry.name.as_slice()).collect();

@@ -25,7 +25,7 @@ use super::written::Written;
 use crate::digests::Digests;
 use crate::export::Spot;
 use gridlane_front::metrics::{CountedIn, Metrics};
-use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::answer::{Failure, printable_path};
 use gridlane_front::root::session_files::{Readable, SessionFiles};
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
@@ -108,7 +108,7 @@ pub(crate) struct FileState {
 }
 
 /// A file that was just opened.
-pub(crate) struct New {
+pub(crate) struct NewFile {
     pub(crate) path: Vec<u8>,
     pub(crate) spot: Spot,
     pub(crate) content: Content,
@@ -157,7 +157,7 @@ impl FileState {
             None => Ok(&self.object),
             Some(why) => Err(Failure::new(
                 ErrorCode::NOT_AUTHORIZED,
-                format!("Unable to read {}; permission denied: {why}", shown(&self.path)),
+                format!("Unable to read {}; permission denied: {why}", printable_path(&self.path)),
             )),
         }
     }
@@ -192,7 +192,7 @@ impl FileState {
     /// For writing, if it was opened for that. `act` is the verb for a message.
     pub(crate) fn changing(&self, act: &str) -> Result<&Changing, Failure> {
         self.changing.as_ref().ok_or_else(|| {
-            let text = format!("Unable to {act} {}; bad file descriptor", shown(&self.path));
+            let text = format!("Unable to {act} {}; bad file descriptor", printable_path(&self.path));
             Failure::new(ErrorCode::FILE_NOT_OPEN, text)
         })
     }
@@ -316,7 +316,7 @@ impl Changes {
             return Some(Failure::new(ErrorCode::CHECKSUM_ERROR, text));
         }
         let first = self.failed.first()?;
-        let text = format!("Unable to close {}; {first} could not be written before", shown(path));
+        let text = format!("Unable to close {}; {first} could not be written before", printable_path(path));
         Some(Failure::new(ErrorCode::IO_ERROR, text))
     }
 }
@@ -375,7 +375,7 @@ impl Files {
     }
 
     /// Takes a file in; returns its handle.
-    pub(crate) fn insert(&self, new: New) -> Result<Handle, Failure> {
+    pub(crate) fn insert(&self, new: NewFile) -> Result<Handle, Failure> {
         let (object, changing) = match new.content {
             Content::Reading(object) => (object, None),
             Content::Changing { file, metadata, is_pending } => {

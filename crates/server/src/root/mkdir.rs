@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already() {
+    fn existing_names() {
         let context = context();
         for (path, parents, expected) in [
             ("/d", false, Some(ErrorCode::ITEM_EXISTS)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may() {
+    fn without_permission() {
         let context = context_of(vec![export_at("/a/b")], |_| {});
         assert_eq!(code(make(&context, "/a/b/new", true, 0)), ErrorCode::NOT_AUTHORIZED);
         assert_eq!(code(make(&context, "/a", false, 0)), ErrorCode::ITEM_EXISTS);

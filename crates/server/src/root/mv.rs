@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_and_what_does_not() {
+    fn moves_that_succeed_and_that_fail() {
         let context = context();
         for (from, to, expected) in [
             ("/nope", "/x", ErrorCode::NOT_FOUND),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn between_exports_and_where_nobody_may() {
+    fn between_exports_and_without_permission() {
         let exports = vec![
             Export { allow_write: true, ..export_at("/a") },
             Export { allow_write: true, ..export_at("/b") },

@@ -8,7 +8,7 @@ use gridlane_xrd::{ErrorCode, PathArg};
 
 use crate::export::{Denial, Place, Spot};
 use crate::storage_service::StorageService;
-use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::answer::{Failure, printable_path};
 use gridlane_front::root::context;
 
 /// The context that a request is answered with.
@@ -30,8 +30,9 @@ pub(crate) trait Places {
 
 impl Places for Context {
     fn place(&self, about: &PathArg) -> Result<Place, Failure> {
-        let refused =
-            |why: &str| Failure::new(ErrorCode::NOT_AUTHORIZED, format!("{} {why}", shown(&about.path)));
+        let refused = |why: &str| {
+            Failure::new(ErrorCode::NOT_AUTHORIZED, format!("{} {why}", printable_path(&about.path)))
+        };
         if about.path.is_empty() {
             return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
         }
@@ -89,7 +90,7 @@ pub(crate) fn denied(spot: &Spot, about: &PathArg, act: &str, denial: Denial) ->
     } else {
         "permission denied: "
     };
-    let mut text = format!("Unable to {act} {}; {why}{denial}", shown(&about.path));
+    let mut text = format!("Unable to {act} {}; {why}{denial}", printable_path(&about.path));
     if let (Denial::ByRules(_), Some(doubt)) = (denial, &spot.client.doubt) {
         text = format!("{text}; {doubt}");
     }

@@ -17,7 +17,7 @@ use gridlane_front::root::identity::lines_of;
 const ACT: &str = "prepare";
 
 /// The beginning of the names of this server's requests.
-const OURS: &str = "gridlane";
+const NAME_PREFIX: &str = "gridlane";
 
 /// Requests that were given a name.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
@@ -44,7 +44,9 @@ pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     if request.options.has(PrepareOptions::STAGE) {
         let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
         // Without a NUL, as in XRootD.
-        return Ok(Answer::Ok(format!("{OURS}:{:08x}.{number}", context.front().started_s).into_bytes()));
+        return Ok(Answer::Ok(
+            format!("{NAME_PREFIX}:{:08x}.{number}", context.front().started_s).into_bytes(),
+        ));
     }
     // "Will be written", "may leave the disk": hints that nothing follows from.
     Ok(Answer::done())
@@ -85,7 +87,7 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
 }
 
 fn is_ours(name: &[u8]) -> bool {
-    name.strip_prefix(OURS.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+    name.strip_prefix(NAME_PREFIX.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
 }
 
 /// The failure for a name that this server never gave a request.
@@ -99,7 +101,7 @@ mod tests {
     use crate::root::testing::{bytes, code, context, context_of, export_at, lets_others_in, text};
 
     #[tokio::test]
-    async fn what_is_on_disk_is_staged() {
+    async fn files_on_disk_are_staged() {
         let context = context();
         let ask = async |options: PrepareOptions, evicts| {
             let lines = vec![b"/d/f".to_vec()];
@@ -110,15 +112,15 @@ mod tests {
         assert_eq!(code(ask(PrepareOptions::CANCEL, false).await), ErrorCode::ARG_INVALID);
         let name = text(ask(PrepareOptions::STAGE, false).await);
         assert_ne!(text(ask(PrepareOptions::STAGE, false).await), name);
-        let told = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()).await);
-        let told: serde_json::Value = serde_json::from_str(told.trim_end_matches('\0')).unwrap();
-        assert_eq!(told["request_id"], name);
+        let answer = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()).await);
+        let answer: serde_json::Value = serde_json::from_str(answer.trim_end_matches('\0')).unwrap();
+        assert_eq!(answer["request_id"], name);
         assert_eq!(
-            (&told["responses"][0]["path"], &told["responses"][0]["online"]),
+            (&answer["responses"][0]["path"], &answer["responses"][0]["online"]),
             (&"/d/f".into(), &true.into())
         );
-        assert_eq!(told["responses"][1]["path_exists"], false);
-        assert!(told["responses"][1]["error_text"].as_str().unwrap().contains("no such file"), "{told}");
+        assert_eq!(answer["responses"][1]["path_exists"], false);
+        assert!(answer["responses"][1]["error_text"].as_str().unwrap().contains("no such file"), "{answer}");
         let cancelled = Prepare {
             options: PrepareOptions::CANCEL,
             priority: 0,
@@ -139,10 +141,10 @@ mod tests {
         let context = context_of(vec![export_at("/")], |settings| {
             settings.client_limits.requests_per_s = Some(10);
         });
-        let many = format!("{OURS}:1.2{}", "\n/f".repeat(PATHS));
-        let told = lets_others_in(progress(&context, many.as_bytes())).await;
-        let told: serde_json::Value = serde_json::from_str(text(told).trim_end_matches('\0')).unwrap();
-        assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
+        let many = format!("{NAME_PREFIX}:1.2{}", "\n/f".repeat(PATHS));
+        let answer = lets_others_in(progress(&context, many.as_bytes())).await;
+        let answer: serde_json::Value = serde_json::from_str(text(answer).trim_end_matches('\0')).unwrap();
+        assert_eq!(answer["responses"].as_array().unwrap().len(), PATHS);
         let (_, wait) = context.front().take_request(&context.client).unwrap_err();
         assert!(wait > std::time::Duration::from_secs(5), "{wait:?}");
     }

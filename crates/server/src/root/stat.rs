@@ -101,7 +101,7 @@ pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> 
         }
         Err(failure) => Err(failure),
     };
-    Some(text.map(|text| told(&text)))
+    Some(text.map(|text| answer_of(&text)))
 }
 
 /// Answers `stat`.
@@ -119,10 +119,10 @@ pub(crate) async fn stat(context: &Context, request: &Stat) -> Outcome {
             stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }
     };
-    Ok(told(&text))
+    Ok(answer_of(&text))
 }
 
-fn told(text: &StatText) -> Answer {
+fn answer_of(text: &StatText) -> Answer {
     let mut out = Vec::new();
     text.write(&mut out);
     Answer::text(out)
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may_write() {
+    fn flags_of_read_only_exports() {
         let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
         assert_eq!(stat_of(&context, "/a/b/f").unwrap().flags, StatFlags::READABLE);
         assert_eq!(stat_of(&context, "/a/b").unwrap().flags, StatFlags(19));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn malformed_requests() {
         let context = context();
         for path in ["d/f", "/d/../d", "/.."] {
             assert_eq!(code(wait(stat(&context, &of(path, false)))), ErrorCode::NOT_AUTHORIZED, "{path}");

@@ -25,8 +25,8 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
         for path in paths {
             let text = stat::look(context, &PathArg::parse(path)).await?;
             // Of the low byte's flags XRootD tells only those of the kind.
-            let told = StatFlags::DIRECTORY | StatFlags::OTHER | StatFlags::OFFLINE;
-            kinds.push((text.flags.0 & told.0) as u8);
+            let sent = StatFlags::DIRECTORY | StatFlags::OTHER | StatFlags::OFFLINE;
+            kinds.push((text.flags.0 & sent.0) as u8);
         }
         // Many paths that need no wait must not hold up other tasks.
         yield_now().await;
@@ -60,8 +60,8 @@ mod tests {
     async fn a_long_list_lets_others_in_to_others() {
         let context = context_of(vec![export_at("/")], |_| {});
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
-        let told = lets_others_in(of(&context, &many)).await;
-        assert_eq!(bytes(told), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
+        let answer = lets_others_in(of(&context, &many)).await;
+        assert_eq!(bytes(answer), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
     }
 
     #[tokio::test]

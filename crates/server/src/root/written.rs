@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_not_whole_or_was_written_twice_is_not_known() {
+    fn gaps_and_rewritten_bytes_have_no_checksum() {
         let whole =
             |size_bytes, adler32| Some(Whole { size_bytes, checksums: vec![Checksum::adler32(adler32)] });
         let range = ByteRange::new;

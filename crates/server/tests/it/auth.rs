@@ -23,7 +23,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 
 #[test]
-fn nobody_is_told_how_to_be_somebody() {
+fn a_server_without_authentication_sends_no_challenge() {
     let site = site(|_| {});
     assert_eq!(site.ask("GET /public/f", "").status, 200);
     let refused = site.ask("GET /known/f", "");
@@ -50,7 +50,7 @@ fn nobody_is_told_how_to_be_somebody() {
 }
 
 #[test]
-fn certificates_and_what_voms_says() {
+fn certificates_and_their_voms_attributes() {
     let site = site(|_| {});
     for (credential, path, status) in [
         (&PKI.ada, "/known/f", 200),
@@ -292,7 +292,7 @@ fn macaroons_are_made_and_taken() {
 }
 
 #[test]
-fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
+fn a_right_to_make_parents_of_one_place_makes_nothing_elsewhere() {
     let site = site(|settings| {
         settings.service.exports[0].compat.create_parents = true;
         let anyone = rule(Principal::anyone(), Grants::CREATE, "/open/inside");
@@ -396,7 +396,7 @@ fn a_reload_judges_everything_anew() {
 }
 
 #[test]
-fn metrics_are_for_who_may_administer() {
+fn metrics_need_the_right_to_administer() {
     let site = site(|_| {});
     let line = "GET /.gridlane/metrics";
     assert_eq!(site.ask(line, "").status, 404);

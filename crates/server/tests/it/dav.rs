@@ -99,7 +99,7 @@ fn listings() {
 }
 
 #[test]
-fn what_propfind_refuses() {
+fn propfinds_that_are_refused() {
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |_| {});
     let got = server.request("PROPFIND /", "Depth: infinity\r\n");
     assert_eq!((got.status(), got.field("content-type")), (403, Some("application/xml; charset=utf-8")));
@@ -518,7 +518,7 @@ fn directories_above_the_exports() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named_and_the_rest_is_there() {
+fn failures_of_a_copy_are_named_and_the_rest_is_there() {
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |settings| {
         let export = |path: &str| Export {
             path: ResourcePath::parse(path).unwrap(),

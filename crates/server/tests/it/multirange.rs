@@ -39,7 +39,7 @@ fn the_bytes_on_the_wire() {
 }
 
 #[test]
-fn what_is_no_answer_in_parts() {
+fn ranges_that_are_not_answered_in_parts() {
     let server = TestServer::start();
     server.write("f", b"0123456789");
     let etag = server.request("HEAD /f", "").head.etag().unwrap();
@@ -131,7 +131,7 @@ fn vectors_of_every_size_from_every_storage() {
 }
 
 #[test]
-fn cold_parts_are_read_once_and_delay_nobody() {
+fn cold_parts_are_read_once_and_delay_no_other_client() {
     let memory = MemoryStorage::new();
     let file = noise(1_000_000, 12);
     memory.add_file(&path("f"), file.clone());
@@ -240,7 +240,7 @@ fn a_status_behind_the_bytes() {
 }
 
 #[test]
-fn what_breaks_in_the_middle_is_told_or_cut_and_never_padded() {
+fn failures_in_the_middle_are_reported_or_cut_and_never_padded() {
     let memory = MemoryStorage::new();
     let file = noise(1_000_000, 16);
     memory.add_file(&path("f"), file.clone());

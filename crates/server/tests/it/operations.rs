@@ -34,7 +34,7 @@ const LISTS: Grants = Grants::LIST;
 const ALL: Grants = READS.with(LISTS).with(Grants::WRITE).with(Grants::DELETE);
 
 #[test]
-fn rules_say_who_may_do_what_where() {
+fn rules_decide_by_client_operation_and_path() {
     let server = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.policy = policy([
@@ -142,7 +142,7 @@ fn a_reload_counts_from_the_next_request_on() {
 }
 
 #[test]
-fn proxies_that_are_trusted_say_who_the_client_is() {
+fn trusted_proxies_name_the_client() {
     let server = TestServer::with(|settings| {
         settings.proxies.trusted = Network::parse_list(["loopback"]).unwrap();
         settings.policy = policy([rule("192.0.2.0/24", READS, "/")]);

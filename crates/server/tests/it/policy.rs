@@ -116,7 +116,7 @@ fn nothing_is_moved_to_above_where_it_could_be_read() {
 }
 
 #[test]
-fn only_names_that_lead_somewhere_are_told() {
+fn only_names_that_lead_to_visible_files_are_named() {
     let at = |grants: &'static [(&str, Grants)]| {
         TestServer::with(move |settings| {
             rules(grants)(settings);
@@ -137,7 +137,7 @@ fn only_names_that_lead_somewhere_are_told() {
 }
 
 #[test]
-fn what_somebody_else_stores_meanwhile_is_not_replaced() {
+fn concurrent_uploads_are_not_replaced_without_the_right() {
     let server = server();
     let mut client = server.connect();
     client.send("PUT /new/g HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n");
@@ -156,7 +156,7 @@ fn what_somebody_else_stores_meanwhile_is_not_replaced() {
 }
 
 #[test]
-fn a_checksum_is_for_whom_the_bytes_are_for() {
+fn a_checksum_needs_the_right_to_read() {
     let server = server();
     let wants = "Want-Digest: adler32\r\n";
     assert!(server.request("HEAD /read/f", wants).field("digest").is_some());

@@ -128,7 +128,7 @@ fn a_client_that_asks_first_is_answered_first() {
 }
 
 #[test]
-fn what_cannot_be_stored() {
+fn uploads_that_are_refused() {
     let server = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.service.exports[0].upload_bytes_max = 1000;
@@ -242,7 +242,7 @@ fn nothing_is_replaced_where_the_client_says_so() {
 }
 
 #[test]
-fn what_the_client_says_of_its_bytes_is_checked() {
+fn the_client_s_digests_are_checked() {
     let server = TestServer::start();
     let put = |fields: &str| {
         let text = format!("PUT /f HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: 9\r\n\r\n123456789");

@@ -253,7 +253,7 @@ fn a_bad_token_is_refused_in_words_and_another_way_may_follow() {
 }
 
 #[test]
-fn guessing_is_slow_for_who_guesses_alone() {
+fn guessing_is_slow_for_the_guessing_client_alone() {
     let site = site(|_| {});
     let mut client = site.roots(None);
     client.login();
@@ -432,7 +432,7 @@ fn a_login_ends_with_its_token() {
 }
 
 #[test]
-fn a_macaroon_that_is_called_back_ends_what_it_began() {
+fn a_revoked_macaroon_ends_its_session() {
     let site = site(|_| {});
     let made = minted(Grants::READ.with(Grants::of(Operation::List)), "/data", 600, &[]);
     let mut client = site.with_token(&made);

@@ -75,7 +75,7 @@ fn any_range_of_a_file() {
 }
 
 #[test]
-fn what_is_not_in_memory_is_the_same() {
+fn bytes_that_are_not_in_memory_are_the_same() {
     let bytes = noise(3_000_001, 2);
     let (_data, _gate, server) = slow("f", &bytes);
     let mut client = RootClient::connect(server.address);
@@ -164,7 +164,7 @@ fn a_slow_disk_holds_up_nothing_but_its_own_read() {
 }
 
 #[test]
-fn reads_that_are_asked_for_at_once_are_all_answered() {
+fn concurrent_reads_are_all_answered() {
     let server = TestServer::start();
     let bytes = noise(1_000_000, 6);
     server.write("f", &bytes);
@@ -193,7 +193,7 @@ fn reads_that_are_asked_for_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_read_is_of_what_is_there_now() {
+fn a_read_is_of_the_current_bytes() {
     let server = TestServer::start();
     let bytes = noise(1_000_000, 7);
     server.write("f", &bytes);
@@ -341,7 +341,7 @@ fn data_that_come_elsewhere_are_refused() {
 }
 
 #[test]
-fn so_much_may_be_asked_for_on_other_connections() {
+fn reads_on_other_connections_have_a_limit() {
     let server = TestServer::start();
     let bytes = noise(1 << 18, 9);
     server.write("f", &bytes);

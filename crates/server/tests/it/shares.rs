@@ -542,7 +542,7 @@ fn one_address_leaves_copies_of_directories_to_others() {
 }
 
 #[test]
-fn silence_on_the_admin_address_holds_up_nobody_elsewhere() {
+fn silence_on_the_admin_address_holds_up_no_other_client() {
     let server = TestServer::with(with_admin);
     let admin = server.admin.unwrap();
     let mut silent: Vec<Client> = (0..40).map(|_| Client::from(HERE, admin)).collect();
@@ -579,7 +579,7 @@ fn guessed_passwords_are_slowed_down_where_they_come_from() {
 
 /// Programs that send all of a body before they look for an answer find the answer, and not a broken connection.
 #[test]
-fn who_sends_a_body_to_a_full_disk_is_told_so() {
+fn an_upload_to_a_full_disk_gets_its_answer() {
     const BYTES: usize = 24 << 20;
     let storage = FaultyStorage::new(MemoryStorage::new(), 1 << 20);
     let server = TestServer::of(Arc::new(storage), |settings| {

@@ -304,7 +304,7 @@ fn a_listing_that_breaks_does_not_look_complete() {
 }
 
 #[test]
-fn slow_readers_hold_up_nobody() {
+fn slow_readers_hold_up_no_other_client() {
     const COUNT: u64 = 1_000_000;
     let (server, _) = serve(Endless::new(COUNT, None));
     let stuck: Vec<_> = (0..2 * limits::DISK_OPERATIONS_MAX)
@@ -351,7 +351,7 @@ fn a_reader_that_stops_is_cut() {
 }
 
 #[test]
-fn a_copy_ends_with_whoever_wants_it() {
+fn a_copy_ends_when_its_client_leaves() {
     for method in ["COPY", "MOVE"] {
         let (server, watch) = serve(Endless::new(0, None));
         let ended = watch.ends();
@@ -368,7 +368,7 @@ fn a_copy_ends_with_whoever_wants_it() {
 }
 
 #[test]
-fn what_cannot_be_renamed_is_copied_and_removed() {
+fn a_tree_that_cannot_be_renamed_is_copied_and_removed() {
     let (server, _) = serve(Endless::new(0, None));
     for directory in ["/t", "/t/sub", "/full", "/full/sub"] {
         assert_eq!(server.request(&format!("MKCOL {directory}"), "").status(), 201);
@@ -403,7 +403,7 @@ fn what_cannot_be_renamed_is_copied_and_removed() {
 }
 
 #[test]
-fn what_comes_while_a_tree_is_moved_is_not_lost() {
+fn files_that_come_while_a_tree_is_moved_are_not_lost() {
     // A new file, and other bytes of one that was copied or is about to be.
     for (opened, stored, is_whole) in [
         ("t/b", "t/0", false),

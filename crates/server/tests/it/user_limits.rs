@@ -41,7 +41,7 @@ fn with_token(site: &Site, token: &str) -> RootClient {
 }
 
 #[test]
-fn an_organisation_shares_what_it_may_ask() {
+fn an_organisation_shares_its_requests() {
     let site =
         site_with(|settings| settings.auth.vo_limits = ClientLimits { requests_per_s: Some(2), ..NONE });
     let member = ada(year(), Some(("/dteam", &PKI.voms)));
@@ -58,7 +58,7 @@ fn an_organisation_shares_what_it_may_ask() {
 }
 
 #[test]
-fn whoever_comes_by_tokens_and_macaroons_is_a_user_as_well() {
+fn bearers_of_tokens_and_macaroons_are_users_as_well() {
     let site =
         site_with(|settings| settings.auth.user_limits = ClientLimits { requests_per_s: Some(2), ..NONE });
     let of_scope = |path: &str| site.iam.token(&format!("storage.read:{path}"), 600);

@@ -140,7 +140,7 @@ async fn keys_are_fetched_when_a_token_needs_them() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_a_stranger() {
+async fn an_issuer_that_is_not_trusted_is_not_fetched_from() {
     let (web, signer) = (Web::new(), Signer::new("1"));
     web.publishes(&[&signer]);
     let settings = AuthSettings { issuers: Vec::new(), ..settings(&web) };
@@ -291,7 +291,7 @@ async fn keys_are_there_before_they_are_needed() {
     while keys.seen(&signer.token("ada"), now_s()).is_some() || web.asked.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    while keys.state().flights.contains_key(ISSUER) {
+    while keys.state().running.contains_key(ISSUER) {
         tokio::task::yield_now().await;
     }
     refreshing.abort();
@@ -301,7 +301,7 @@ async fn keys_are_there_before_they_are_needed() {
 
 /// That it fails is told once, and that it no longer does.
 #[tokio::test]
-async fn what_is_told() {
+async fn failures_of_fetches_are_logged_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
     let log = AccessLog::to_file(&file).unwrap();

@@ -84,7 +84,7 @@ impl<S: Service> Connection<S> {
                     self.clock.has_released = true;
                     self.wire.inbox.release();
                     self.wire.stream.release_buffers();
-                    let input_bytes = self.wire.inbox.held_bytes() + self.asked_bytes;
+                    let input_bytes = self.wire.inbox.held_bytes() + self.pending_bytes;
                     self.memory.release(input_bytes, self.outbox.held_bytes());
                 } else {
                     earliest(end);

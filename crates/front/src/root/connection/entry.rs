@@ -74,7 +74,7 @@ impl<S: Service> Connection<S> {
         let context = Context { generation, client, token: None, session, link, takes_later };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
-            false => Role::Unproved(main, context),
+            false => Role::Unauthenticated(main, context),
         };
         if let Some(context) = self.context() {
             let request = Request::Login(login.clone());
@@ -87,12 +87,12 @@ impl<S: Service> Connection<S> {
     pub(super) async fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
         let began = Instant::now();
         let offered = identity::offered(&self.front, self.wire.stream.is_tls()).unwrap_or_default();
-        let Some(way) = offered.into_iter().find(|way| way.name().as_bytes() == auth.kind) else {
+        let Some(method) = offered.into_iter().find(|method| method.name().as_bytes() == auth.kind) else {
             let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         };
-        let mut rounds = Rounds::by(way, self.rounds.take());
+        let mut rounds = Rounds::by(method, self.rounds.take());
         let proved = match rounds.next(&self.front, &self.client, &auth.credentials).await {
             Ok(Round::Over(proved)) => proved,
             Ok(Round::GoesOn(more)) => {
@@ -110,8 +110,8 @@ impl<S: Service> Connection<S> {
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
-        self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
-            Role::Unproved(main, mut context) => {
+        self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
+            Role::Unauthenticated(main, mut context) => {
                 if let Some((identity, token)) = proved {
                     (context.client.identity, context.client.doubt) = (identity, None);
                     context.token = Some(Arc::new(token));
@@ -131,7 +131,7 @@ impl<S: Service> Connection<S> {
 
     /// Keeps what was wrong with a method, for a client that goes on by another one and is refused something.
     fn doubt(&mut self, doubt: Arc<str>) {
-        if let Role::Unproved(_, context) = &mut self.role {
+        if let Role::Unauthenticated(_, context) = &mut self.role {
             context.client.doubt = Some(doubt);
         }
     }
@@ -141,7 +141,7 @@ impl<S: Service> Connection<S> {
         let stream = &self.wire.stream;
         self.client.is_secure =
             stream.is_tls() || self.client.address.is_loopback() && stream.proxy().is_none();
-        match self.shown.judged(&self.front, stream, now_s()) {
+        match self.chain.judged(&self.front, stream, now_s()) {
             Some(Judged { identity, doubt }) => (self.client.identity, self.client.doubt) = (identity, doubt),
             None if self.client.identity.is_anonymous() && self.client.doubt.is_none() => return,
             // Certificates counted when it came, and do no longer.
@@ -150,7 +150,7 @@ impl<S: Service> Connection<S> {
                     (Client::anonymous(self.client.address).identity, None);
             }
         }
-        if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role
+        if let Role::Main(_, context) | Role::Unauthenticated(_, context) = &mut self.role
             && context.token.is_none()
         {
             let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());

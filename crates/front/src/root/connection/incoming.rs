@@ -11,7 +11,7 @@ use super::limited::client_of;
 use super::{Connection, Role};
 use crate::root::answer::{Failure, Outcome};
 use crate::root::event::{Event, Inbox};
-use crate::root::reading::Asked;
+use crate::root::reading::Pending;
 use crate::root::sink::Sink as _;
 use crate::service::Service;
 use crate::transfer::Patience;
@@ -93,8 +93,8 @@ impl<S: Service> Connection<S> {
 
     /// Answers a request whose data do not come here.
     fn refuse_data(&mut self, head: &RequestHead, failure: Failure) {
-        let asked = asked_with(head, Instant::now());
-        self.answered(&asked, Err(failure));
+        let pending = pending_with_data(head, Instant::now());
+        self.answered(&pending, Err(failure));
     }
 
     /// Takes what has come for the request in hand; returns true if anything happened.
@@ -185,14 +185,14 @@ impl<S: Service> Connection<S> {
     fn taken(&mut self, outcome: Outcome) {
         let Some(incoming) = self.incoming.take() else { return };
         let Incoming { head, began, .. } = incoming;
-        self.answered(&asked_with(&head, began), outcome);
+        self.answered(&pending_with_data(&head, began), outcome);
     }
 }
 
 /// A request that brings data, for the log.
-fn asked_with(head: &RequestHead, began: Instant) -> Asked {
+fn pending_with_data(head: &RequestHead, began: Instant) -> Pending {
     let request = Request::parse(head.id, &head.body, &[]);
     // A list of ranges is not kept for it.
     let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-    Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 }
+    Pending { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 }
 }

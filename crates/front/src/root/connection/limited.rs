@@ -17,8 +17,10 @@ use crate::throttle::By;
 /// The client of the connection.
 pub(super) fn client_of<'a, S: Service>(role: &'a Role<S>, stranger: &'a Client) -> &'a Client {
     match role {
-        Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => &context.client,
-        Role::Stranger => stranger,
+        Role::Main(_, context) | Role::Unauthenticated(_, context) | Role::Bound(_, context) => {
+            &context.client
+        }
+        Role::NotLoggedIn => stranger,
     }
 }
 
@@ -29,8 +31,8 @@ pub(in crate::root) fn own_allowance<S: Service>(
     client: &Client,
 ) -> Result<(), Outcome> {
     let front = context.front();
-    let parties = front.limits.who(&client.identity);
-    if parties.are_none() || parties == front.limits.who(&context.client.identity) {
+    let parties = front.limits.of_identity(&client.identity);
+    if parties.are_none() || parties == front.limits.of_identity(&context.client.identity) {
         return Ok(());
     }
     let taken = front.throttle.request(&parties);
@@ -61,8 +63,8 @@ impl<S: Service> Connection<S> {
     pub(super) fn renew_paces(&mut self) {
         let (limits, throttle) = (&self.front.limits, &self.front.throttle);
         let client = client_of(&self.role, &self.client);
-        let of_address = throttle.paces(&limits.at(client.address));
-        self.paces = of_address.and(throttle.paces(&limits.who(&client.identity)));
+        let of_address = throttle.paces(&limits.of_address(client.address));
+        self.paces = of_address.and(throttle.paces(&limits.of_identity(&client.identity)));
     }
 
     /// Counts the connection for its user at once, if there is room. If not, its first request is told so: a connection
@@ -82,7 +84,7 @@ impl<S: Service> Connection<S> {
     /// Counts the connection for the identity that the client has proved, from then on.
     fn count_user(&mut self) -> Result<(), By> {
         let client = client_of(&self.role, &self.client);
-        let parties = self.front.limits.who(&client.identity);
+        let parties = self.front.limits.of_identity(&client.identity);
         if self.counted.0 != parties {
             self.counted = Default::default();
             let connected = self.front.count(client.address, &parties)?;

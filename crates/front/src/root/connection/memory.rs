@@ -115,11 +115,11 @@ fn in_steps(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::context_of;
+    use crate::null_service::context_of;
     use gridlane_share::Share;
 
     #[test]
-    fn what_is_held_is_counted_for_as_long_as_it_is() {
+    fn memory_is_counted_for_as_long_as_it_is_held() {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         const OUTPUT: usize = limits::ROOT_OUTPUT_BYTES_FREE;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_connection_does_not_need_any_longer_is_given_back() {
+    fn a_busy_connection_gives_back_memory_that_it_does_not_need() {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         let context = context_of(|_| {});

@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_refused_is_taken_all_the_same_or_ends_the_connection() {
+fn data_of_a_refused_request_are_dropped_or_end_the_connection() {
     runtime().block_on(async {
         let context = context();
         let data = vec![7; 600_000];
@@ -161,7 +161,7 @@ fn what_is_refused_is_taken_all_the_same_or_ends_the_connection() {
 }
 
 #[test]
-fn a_close_waits_for_those_who_use_the_file() {
+fn a_close_waits_for_requests_that_use_the_file() {
     runtime().block_on(async {
         let context = context();
         let handle = opened(&context, "/d/new", NEW).await;

@@ -11,15 +11,15 @@ use gridlane_front::reply::Reply;
 
 /// The digest request of each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct DigestRequest {
     digest: Option<ChecksumKind>,
     repr_digest: Option<ChecksumKind>,
 }
 
-impl Wanted {
+impl DigestRequest {
     /// The best of `offered` for either field.
-    pub(crate) fn of(headers: &Headers, offered: &[ChecksumKind]) -> Wanted {
-        Wanted {
+    pub(crate) fn of(headers: &Headers, offered: &[ChecksumKind]) -> DigestRequest {
+        DigestRequest {
             digest: digest::negotiate(headers, offered),
             repr_digest: digest::negotiate_repr(headers, offered),
         }
@@ -27,7 +27,7 @@ impl Wanted {
 
     /// True if any digest is requested.
     pub(crate) fn is_any(self) -> bool {
-        self != Wanted::default()
+        self != DigestRequest::default()
     }
 
     /// The algorithms, each once.
@@ -37,7 +37,7 @@ impl Wanted {
     }
 
     /// Adds the fields whose checksum is among those.
-    pub(crate) fn tell(self, mut reply: Reply, checksums: &[Checksum]) -> Reply {
+    pub(crate) fn add_to(self, mut reply: Reply, checksums: &[Checksum]) -> Reply {
         let find = |kind| checksums.iter().find(|checksum| Some(checksum.kind()) == kind);
         if let Some(checksum) = find(self.digest) {
             reply = reply.field("Digest", digest::encode(checksum));
