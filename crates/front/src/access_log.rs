@@ -135,7 +135,7 @@ impl AccessLog {
         let waiting_too = Arc::clone(&waiting);
         std::thread::Builder::new()
             .spawn(move || write_lines(&queue, &lost_too, &waiting_too, BufWriter::new(target)))
-            .map_err(|cause| Error::local_io("there is no thread for a log", &cause))?;
+            .map_err(|cause| Error::local_io("cannot start the thread that writes a log", &cause))?;
         Ok(AccessLog { writer: Some(Arc::new(Writer { messages, lost, waiting, freely_max: all, crowd })) })
     }
 
@@ -236,7 +236,12 @@ fn write_lines(queue: &Receiver<Message>, lost: &Lost, lines: &AtomicUsize, mut 
                     if let Target::File { path, file, .. } = target.get_mut() {
                         match Target::open(path) {
                             Ok(again) => *file = again,
-                            Err(error) => note(&mut target, &format!("still in the old file: {error}")),
+                            Err(error) => note(
+                                &mut target,
+                                &format!(
+                                    "the log goes on in the old file, which cannot be opened again: {error}"
+                                ),
+                            ),
                         }
                     }
                 }

@@ -107,7 +107,10 @@ async fn decide<S: Service>(
     }
     let path = head.path().map(ToString::to_string).unwrap_or_default();
     if !matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics") {
-        return Reply::failure(Status::NOT_FOUND, "there are /healthz, /readyz and /metrics");
+        return Reply::failure(
+            Status::NOT_FOUND,
+            "nothing is at this path: the admin address has /healthz, /readyz and /metrics",
+        );
     }
     if !matches!(head.method, Method::Get | Method::Head) {
         return Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
@@ -144,7 +147,7 @@ pub(crate) async fn metrics<S: Service>(generation: &Generation<S>, phase: Phase
 async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     let front = &*generation.front;
     let mut page = Page::default();
-    page.family("build", Kind::Info, "", "Which program this is.");
+    page.family("build", Kind::Info, "", "The name and version of the program.");
     page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.family(
         "start_time_seconds",
@@ -165,7 +168,7 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
         "throttle_clients",
         Kind::Gauge,
         "",
-        "Clients, users and virtual organisations that are kept in mind because of limits of each.",
+        "Clients, users and virtual organisations whose limits are tracked.",
     );
     page.sample("", &[], front.throttle.parties());
     page.family(
@@ -220,7 +223,7 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     for (name, help, moment_s) in [
         (
             "trust_anchor_expiry_seconds",
-            "When the first of the authorities expires whose certificates count, in seconds since 1970.",
+            "When the first of the trusted certificate authorities expires, in seconds since 1970.",
             trust.and_then(Trust::earliest_expiry_s),
         ),
         (
@@ -264,20 +267,15 @@ fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
     }
     let sum =
         |same: &[Arc<Budget>], of: fn(&Budget) -> usize| same.iter().map(|budget| of(budget)).sum::<usize>();
-    page.family("budget_limit", Kind::Gauge, "", "How much there is of what clients share.");
+    page.family("budget_limit", Kind::Gauge, "", "The size of each budget that clients share.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.share().all));
     }
-    page.family(
-        "budget_share",
-        Kind::Gauge,
-        "",
-        "How much of it one client has at most, of devices at each.",
-    );
+    page.family("budget_share", Kind::Gauge, "", "One client's part of it at most, of devices at each.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], same[0].share().one);
     }
-    page.family("budget_used", Kind::Gauge, "", "How much of it is taken now.");
+    page.family("budget_used", Kind::Gauge, "", "The part of it that is taken now.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.used()));
     }
@@ -285,7 +283,7 @@ fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
         "budget_short",
         Kind::Counter,
         "",
-        "How often nothing was left at once: of one client's share, or of all.",
+        "Requests for it that found nothing left at once: of one client's share, or of all.",
     );
     for (name, same) in &all {
         let refused = same.iter().map(|budget| budget.refused());

@@ -611,7 +611,7 @@ pub(crate) enum Excess {
 fn take_request(front: &Front, parties: &Parties) -> Result<(), Reply> {
     front.throttle.request(parties).map_err(|(by, wait)| {
         front.data.metrics.throttled(by);
-        throttled(&format!("{} asks too often", by.named()), wait)
+        throttled(&format!("{} sends too many requests", by.named()), wait)
     })
 }
 

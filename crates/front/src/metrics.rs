@@ -235,7 +235,7 @@ impl Metrics {
             "connections_refused",
             Kind::Counter,
             "",
-            "Connections refused: too many at the server, of one client, user or virtual organisation, or nothing understandable said in time.",
+            "Connections refused: too many at the server, of one client, user or virtual organisation, or without a request that could be read in time.",
         );
         for (reason, counter) in [
             ("server", &self.refused_server),
@@ -274,7 +274,7 @@ impl Metrics {
             "throttled_requests",
             Kind::Counter,
             "",
-            "Requests that came too soon after others, by whose allowance was used up.",
+            "Requests refused because an allowance was used up, by the kind of its holder.",
         );
         for by in By::ALL {
             page.sample("_total", &[("by", by.word())], self.throttled[by as usize].get());

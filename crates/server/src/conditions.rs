@@ -95,12 +95,12 @@ pub(crate) fn check_no_body(head: &RequestHead) -> Result<(), Reply> {
     match head.body {
         RequestBody::Absent | RequestBody::Known(0) => Ok(()),
         RequestBody::Known(_) | RequestBody::Chunked => {
-            let what = format!("a {} with a body means nothing here", head.method.name());
+            let what = format!("a {} has no body here: send it without one", head.method.name());
             Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
 }
 
 fn failed() -> Reply {
-    Reply::failure(Status::PRECONDITION_FAILED, "it is not in the state asked for")
+    Reply::failure(Status::PRECONDITION_FAILED, "a condition of the request does not hold")
 }

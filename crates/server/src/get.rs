@@ -179,7 +179,10 @@ async fn file(
         return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
-        return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
+        return Reply::failure(
+            Status::INTERNAL_SERVER_ERROR,
+            "the storage gave an entity tag that is malformed",
+        );
     };
     let with_validators = |mut reply: Reply| {
         reply.put_field("ETag", &["\"", validators.etag.opaque(), "\""]);
@@ -188,7 +191,10 @@ async fn file(
     match conditional::evaluate(&head.headers, &head.method, Some(&validators)) {
         Verdict::NotModified => return with_validators(Reply::new(Status::NOT_MODIFIED)),
         Verdict::Failed => {
-            return Reply::failure(Status::PRECONDITION_FAILED, "the file is not in the state asked for");
+            return Reply::failure(
+                Status::PRECONDITION_FAILED,
+                "a condition of the request does not hold: the file has changed, or is the one that the client has",
+            );
         }
         Verdict::Proceed => {}
     }
@@ -218,8 +224,11 @@ async fn file(
             None => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
         },
         RangeAnswer::Unsatisfiable => {
-            return Reply::failure(Status::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
-                .field("Content-Range", UnsatisfiedRange { size }.to_string());
+            return Reply::failure(
+                Status::RANGE_NOT_SATISFIABLE,
+                format!("the range is outside of the file, which has {size} bytes"),
+            )
+            .field("Content-Range", UnsatisfiedRange { size }.to_string());
         }
     };
     let content_type = match &payload {

@@ -67,7 +67,7 @@ fn sent_type(head: &RequestHead) -> String {
 
 fn discovery(origin: &Origin<'_>) -> Reply {
     let Some(url) = origin.url() else {
-        return Reply::failure(Status::BAD_REQUEST, "without a Host there is no URL to tell");
+        return Reply::failure(Status::BAD_REQUEST, "the answer has URLs of this server: send a Host");
     };
     json_reply(&json!({
         "issuer": url,
@@ -101,11 +101,11 @@ async fn issue(
         return Err(Reply::failure(Status::BAD_REQUEST, what));
     }
     if client.identity.is_anonymous() {
-        let what = "a macaroon is for somebody: ask with a certificate, a token or a password";
+        let what = "a macaroon needs a requester that is authenticated: ask with a certificate, a token or a password";
         return Err(Reply::failure(Status::UNAUTHORIZED, what));
     }
     if !matches!(head.body, RequestBody::Known(_)) {
-        let what = "a request for a macaroon has to say how long it is";
+        let what = "a request for a macaroon needs Content-Length";
         return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
     }
     let bytes = body.read_whole(&service.front.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
@@ -116,8 +116,9 @@ async fn issue(
     let request = request.map_err(|refusal| refused(&refusal))?;
     let rights = service.exports.grants(&request.path, client);
     let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|cause| {
+        Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("the system has no random numbers: {cause}"))
+    })?;
     let lifetime_s_max = service.front.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
     let site = Site { keys, location: location(&service.front), random, lifetime_s_max };
     let issued = site.give(&client.identity, presented, rights, &request, now_s())?;
@@ -171,7 +172,7 @@ impl Site<'_> {
         let asked_s = request.asked_s(now_s);
         let lifetime_s = macaroon::lifetime_s(asked_s, self.lifetime_s_max, identity.expires_s(), now_s);
         if lifetime_s == 0 {
-            let what = "the macaroon would be over before it is made";
+            let what = "the macaroon would expire before it is made: ask for a later end";
             return Err(Reply::failure(Status::BAD_REQUEST, what));
         }
         let expires_s = now_s.saturating_add(i64::try_from(lifetime_s).unwrap_or(i64::MAX));
@@ -188,7 +189,7 @@ impl Site<'_> {
                 macaroon::attenuate(presented.expose(), &caveats).map(|text| Minted { text, id })
             }
             (Some(_), None) => {
-                let what = "the macaroon that this client has shown is not at hand";
+                let what = "the macaroon that this client has authenticated with is missing";
                 return Err(Reply::failure(Status::INTERNAL_SERVER_ERROR, what));
             }
         };

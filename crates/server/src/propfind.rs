@@ -304,6 +304,6 @@ fn finite_depth() -> Reply {
     let mut reply = Reply::new(Status::FORBIDDEN)
         .field("Content-Type", multistatus::MEDIA_TYPE)
         .payload(Payload::Bytes(multistatus::FINITE_DEPTH_ERROR.into()));
-    reply.cause = Some("a PROPFIND of unbounded depth is not offered".to_owned());
+    reply.cause = Some("a PROPFIND with Depth: infinity is not offered: ask with Depth 0 or 1".to_owned());
     reply
 }

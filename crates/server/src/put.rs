@@ -161,7 +161,10 @@ impl Target {
                 .check(Operation::Overwrite)
                 .err()
                 .unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)),
-            Some(_) => Reply::failure(Status::SERVICE_UNAVAILABLE, "somebody else changes the file just now"),
+            Some(_) => Reply::failure(
+                Status::SERVICE_UNAVAILABLE,
+                "another request is changing the file at this moment",
+            ),
             None => Reply::store_failure(&StoreError::Unexpected),
         }
     }

@@ -101,7 +101,7 @@ impl Service for StorageService {
         let digests = self.digests.progress();
         page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
         page.sample("", &[], digests.running);
-        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files that these are of.");
+        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files of these checksums.");
         page.sample("", &[], digests.size_bytes);
         page.family(
             "digests_done_bytes",
@@ -116,7 +116,7 @@ impl Service for StorageService {
             "export_quota_bytes",
             Kind::Gauge,
             "bytes",
-            "Of each export's quota, or its file system: used and available.",
+            "Bytes of each export's quota or file system, used and available.",
         );
         for (export, space) in storage_checks::spaces(&self.exports, &self.storage_checks).await {
             page.sample("", &[("export", &export), ("kind", "used")], space.used_bytes);
@@ -127,8 +127,8 @@ impl Service for StorageService {
     async fn fault(&self) -> Option<String> {
         let export = storage_checks::displaced(&self.exports, &self.storage_checks).await?;
         Some(format!(
-            "the directory that is served at {export} is not the one that is there now: what is there is served \
-             when the server has looked again, or at SIGHUP"
+            "another directory has taken the place of export {export}: it is served after the server's next \
+             look, or at SIGHUP"
         ))
     }
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::output::{print_event, to_stdout};
-use crate::serve::{self, WhoMay};
+use crate::serve::{self, ServePolicy};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
 ///
@@ -119,18 +119,18 @@ struct Question {
 
 /// Exits with 0 if it may be done, with 4 if not.
 pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
-    let who_may = serve::who_may(global, args.directory.as_deref())?;
+    let served = serve::policy(global, args.directory.as_deref())?;
     let question = match args.log_line {
         true => logged(&read_line()?)?,
-        false => asked(args, &who_may.issuers, &who_may.gridmap)?,
+        false => asked(args, &served.issuers, &served.gridmap)?,
     };
     let (is_granted, text) = match global.json {
         true => {
-            let (is_granted, fields) = event(&who_may, &question);
+            let (is_granted, fields) = event(&served, &question);
             print_event(&mut std::io::stdout().lock(), "decision", fields);
             (is_granted, String::new())
         }
-        false => told(&who_may, &question),
+        false => told(&served, &question),
     };
     // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
@@ -242,10 +242,9 @@ fn shown(identity: &Identity) -> String {
     }
 }
 
-fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
-    let (policy, Question { identity, address, operation, path, decided, said }) =
-        (&who_may.policy, question);
-    let (is_granted, decision) = who_may.decide(Requester { identity, address: *address }, *operation, path);
+fn told(served: &ServePolicy, question: &Question) -> (bool, String) {
+    let (policy, Question { identity, address, operation, path, decided, said }) = (&served.policy, question);
+    let (is_granted, decision) = served.decide(Requester { identity, address: *address }, *operation, path);
     let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
@@ -275,11 +274,10 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
     (is_granted, text)
 }
 
-fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
-    let (policy, Question { identity, address, operation, path, decided, said }) =
-        (&who_may.policy, question);
+fn event(served: &ServePolicy, question: &Question) -> (bool, Value) {
+    let (policy, Question { identity, address, operation, path, decided, said }) = (&served.policy, question);
     let requester = Requester { identity, address: *address };
-    let (is_granted, decision) = who_may.decide(requester, *operation, path);
+    let (is_granted, decision) = served.decide(requester, *operation, path);
     let verdicts = verdicts(policy, question);
     let rules: Vec<Value> = verdicts
         .iter()

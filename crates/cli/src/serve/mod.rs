@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let (mut generations, first) = Generations::begin(source, global.config.clone())?;
     let Next { settings, tables, certificate, .. } = first;
     let room = Room::of(descriptors);
-    for line in room.told(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
+    for line in room.warnings(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
         say(line);
     }
 
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
 }
 
 /// The rules and issuers of a configuration file.
-pub(crate) struct WhoMay {
+pub(crate) struct ServePolicy {
     /// The rules.
     pub(crate) policy: Policy,
     /// The issuers whose tokens count.
@@ -154,7 +154,7 @@ pub(crate) struct WhoMay {
     read_only: Vec<ResourcePath>,
 }
 
-impl WhoMay {
+impl ServePolicy {
     /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
@@ -172,7 +172,7 @@ impl WhoMay {
 }
 
 /// The rules of a configuration file; `directory` is what is served where the file names nothing.
-pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
+pub(crate) fn policy(global: &Global, directory: Option<&Path>) -> Result<ServePolicy> {
     // The file also has the options of the command.
     let parsed = config::command_with_file()?
         .try_get_matches_from(["gridlane", "serve"])
@@ -181,7 +181,7 @@ pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMa
     let allow_write = matches!(&parsed.command, Command::Serve(args) if args.allow_write);
     let tables = settings::tables_of_file(global, directory, allow_write)?;
     let read_only = tables.plans.iter().filter(|plan| !plan.allow_write);
-    Ok(WhoMay {
+    Ok(ServePolicy {
         policy: tables.policy(),
         read_only: read_only.map(|plan| plan.path.clone()).collect(),
         gridmap: auth::gridmap_of(&tables.auth)?.0,
@@ -240,7 +240,7 @@ impl Source for FromFiles {
         };
         let tables = settings::tables(&args, &global)?;
         // Before anything is made on disk.
-        settings::addresses(&args, tables.auth.asks())?;
+        settings::addresses(&args, tables.auth.authenticates())?;
         watch.follow_directories(tables.plans.iter().map(|plan| plan.directory.clone()));
         settings::check_directories(&tables.plans)?;
         let certificate = settings::certificate(&args)?;

@@ -150,7 +150,7 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| AccessLog::to_stderr())?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let listen = addresses(args, tables.auth.asks())?;
+    let listen = addresses(args, tables.auth.authenticates())?;
     next.authorities = kept.authorities.clone();
     let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
     if !auth.issuers.is_empty() {
@@ -235,7 +235,8 @@ fn open_storage(plan: &Plan) -> Result<OpenStorage> {
     let counter = Arc::downgrade(&storage);
     // Without it nothing would ever be refused.
     let failed = |cause: std::io::Error| {
-        let what = format!("cannot export {}: no thread counts what it holds", plan.directory.display());
+        let what =
+            format!("cannot export {}: no thread can be had to count its files", plan.directory.display());
         Error::local_io(what, &cause).hint(room::MORE_THREADS)
     };
     // A walk that a dead disk holds up holds up nothing else.

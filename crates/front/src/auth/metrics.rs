@@ -53,7 +53,7 @@ impl AuthMetrics {
             "auth_requests",
             kind,
             "",
-            "Requests by how their client proved who it is; over root:// those about a path.",
+            "Requests by method of authentication; over root:// those about a path.",
         );
         for (method, counter) in METHODS.iter().zip(&self.came) {
             page.sample("_total", &[("method", method)], counter.get());

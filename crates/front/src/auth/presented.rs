@@ -32,8 +32,8 @@ impl Presented {
     /// The refusal of credentials that could be read on the way; `instead` would have protected them.
     pub(crate) fn in_clear(&self, instead: &str) -> Bad {
         let what = format!(
-            "{} came in clear text, where anybody on the way could read it: it is not taken; use {instead}, and \
-             another one",
+            "{} came in clear text and could be read on the way: it is not taken; use {instead}, and get a new \
+             one",
             self.kind.named()
         );
         Bad { kind: self.kind, refusal: Refusal::new(Cause::Unacceptable, what) }
@@ -114,7 +114,7 @@ pub(crate) fn in_query(query: &str) -> Result<Option<Presented>, Bad> {
         return Err(bad(Kind::Other, "the request has several credentials: more than one authz"));
     }
     let Ok(text) = percent_decode_str(value).decode_utf8() else {
-        return Err(bad(Kind::Other, "the credential in the URL is no text"));
+        return Err(bad(Kind::Other, "the credentials in the URL are no valid UTF-8"));
     };
     Ok(Some(bearer(
         scheme_and_rest(&text).filter(|(scheme, _)| is(scheme, "bearer")).map_or(&*text, |it| it.1),

@@ -453,7 +453,7 @@ impl<S: Service> Connection<S> {
         let len = len + room_of_paths(&request);
         let pending = Pending { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
         if self.is_draining && matches!(pending.request, Request::Open(_)) {
-            let failure = Failure::new(ErrorCode::OVERLOADED, "the server is about to end");
+            let failure = Failure::new(ErrorCode::OVERLOADED, "the server is stopping; try again later");
             return self.answered(&pending, Err(failure));
         }
         if let Err(outcome) = self.allowance() {

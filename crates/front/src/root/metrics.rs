@@ -59,7 +59,7 @@ impl RootMetrics {
             "root_requests",
             Kind::Counter,
             "",
-            "Requests answered over root://, by name and whether they went well.",
+            "Requests answered over root://, by name and outcome.",
         );
         for (index, outcomes) in self.requests.iter().enumerate() {
             let name = RequestId::KNOWN.get(index).and_then(|id| id.name()).unwrap_or("other");
@@ -73,7 +73,7 @@ impl RootMetrics {
             "root_errors",
             Kind::Counter,
             "",
-            "Requests that failed over root://, by XRootD's name of why.",
+            "Requests that failed over root://, by XRootD's name of the error.",
         );
         for (index, counter) in self.errors.iter().enumerate() {
             let name = ErrorCode::KNOWN.get(index).and_then(|code| code.name()).unwrap_or("other");

@@ -19,7 +19,7 @@ pub(crate) enum Round {
     /// The client has proved this identity, by this token. `None`: it has given a name, which proves nothing.
     Over(Option<(Arc<Identity>, Secret)>),
     /// The client is sent this, and goes on with what it makes of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the ways that there are take one round each"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the methods that there are take one round each"))]
     GoesOn(Vec<u8>),
 }
 
@@ -63,7 +63,7 @@ impl Rounds {
         data: &[u8],
     ) -> Result<Round, Failure> {
         let Some(left) = self.left.checked_sub(1) else {
-            let what = "the proof takes more rounds than any that ends";
+            let what = "the authentication takes too many rounds";
             return Err(Failure::new(ErrorCode::AUTH_FAILED, what).closing());
         };
         self.left = left;

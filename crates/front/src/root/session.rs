@@ -119,7 +119,7 @@ impl<F> Sessions<F> {
             return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, what));
         }
         if all.is_tls && !is_tls {
-            let what = "the session is encrypted, so its connections have to be";
+            let what = "the session is encrypted: begin TLS on this connection as well";
             return Err(Failure::new(ErrorCode::TLS_REQUIRED, what));
         }
         let mut bound = all.lock();

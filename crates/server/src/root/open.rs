@@ -66,7 +66,7 @@ impl OpenMode<'_> {
             ));
         }
         if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
-            return Err(unsupported("files are not opened after the template of others"));
+            return Err(unsupported("this server opens no file by the template of another"));
         }
         // To append means nothing by itself, and nothing beside the others: every write says where, as in XRootD.
         let changes = OpenOptions::UPDATE | OpenOptions::WRITE;

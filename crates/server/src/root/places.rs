@@ -37,7 +37,7 @@ impl Places for Context {
             return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
         }
         if about.path.len() > limits::ROOT_PATH_BYTES_MAX {
-            return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "the path is longer than any that opens"));
+            return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "the path is too long"));
         }
         let Some(relative) = about.path.strip_prefix(b"/") else {
             return Err(refused("is a relative path, which is disallowed"));

@@ -60,7 +60,7 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
     let paths: Vec<PathArg> =
         lines.by_ref().take(limits::ROOT_PREPARED_PATHS_MAX).map(PathArg::parse).collect();
     if lines.next().is_some() {
-        let text = format!("more than {} paths in one question", limits::ROOT_PREPARED_PATHS_MAX);
+        let text = format!("more than {} paths in one query", limits::ROOT_PREPARED_PATHS_MAX);
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, text));
     }
     context.count_paths(paths.len());

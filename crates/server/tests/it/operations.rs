@@ -241,7 +241,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
         answers.into_iter().find(|got| got.status() == 429)
     };
     let refused = (0..10).find_map(|_| burst()).unwrap();
-    refused.assert_refused(Status::TOO_MANY_REQUESTS, "too often");
+    refused.assert_refused(Status::TOO_MANY_REQUESTS, "too many requests");
     assert_eq!(refused.field("retry-after"), Some("1"));
     assert_eq!(client.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n").status(), 200);
 

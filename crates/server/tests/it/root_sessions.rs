@@ -410,7 +410,11 @@ fn a_server_that_stops_lets_files_that_are_open_be_read_and_written_to_their_end
     for (at, part) in noise(3000, 1).chunks(1000).enumerate() {
         assert_eq!(reader.read(read, at as u64 * 1000, 1000).unwrap(), part);
     }
-    refused(reader.open("/f", OpenOptions::READ), ErrorCode::OVERLOADED, "the server is about to end");
+    refused(
+        reader.open("/f", OpenOptions::READ),
+        ErrorCode::OVERLOADED,
+        "the server is stopping; try again later",
+    );
     writer.write(written, 1000, &noise(3000, 2)[1000..]).unwrap();
     writer.close(written).unwrap();
     assert!(server.read("g").unwrap() == noise(3000, 2));

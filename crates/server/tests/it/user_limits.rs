@@ -48,7 +48,7 @@ fn an_organisation_shares_its_requests() {
     let mut answers = (0..TRIES).map(|_| site.shows(&member, "GET /dteam/f"));
     let refused = answers.find(|answer| answer.status != 200).unwrap();
     assert_eq!(refused.status, 429);
-    refused.has("this virtual organisation asks too often").has("Retry-After: 1");
+    refused.has("this virtual organisation sends too many requests").has("Retry-After: 1");
     // The same user, without saying that she is a member; and who is nobody in particular.
     assert_eq!(site.shows(&PKI.ada, "GET /ada/f").status, 200);
     assert_eq!(site.ask("GET /public/f", "").status, 200);
@@ -112,7 +112,7 @@ fn tokens_in_paths_count_for_their_users() {
         let mut answers = (0..TRIES).map(|_| client.ask(request.clone(), &[]).unwrap());
         let told = answers.find(|answer| answer.status != Status::OK).unwrap();
         assert_eq!(told.status, Status::WAIT);
-        assert!(String::from_utf8_lossy(&told.body).contains("this user asks too often"));
+        assert!(String::from_utf8_lossy(&told.body).contains("this user sends too many requests"));
     }
     let mut others = (0..TRIES).map(|_| client.ask(stat("/public/f"), &[]).unwrap().status);
     assert!(others.all(|status| status == Status::OK));

@@ -43,7 +43,7 @@ pub(in crate::root) fn own_allowance<S: Service>(
 
 fn asks_too_often(by: By, wait: Duration) -> Outcome {
     let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-    Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
+    Ok(Answer::Wait(seconds, format!("{} sends too many requests", by.named())))
 }
 
 impl<S: Service> Connection<S> {
