@@ -1,4 +1,5 @@
-//! Files that are written over root://: what is there afterwards, what clients are told, and who sees what meanwhile.
+//! Files that are written over root://: their bytes afterwards, the clients' answers, and what other clients see
+//! meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -198,7 +199,7 @@ fn wrong_pages_are_reported_and_sent_again() {
     assert_eq!((why, text.as_str()), (ErrorCode::CHECKSUM_ERROR, "1 uncorrected checksum errors"));
     assert_eq!(code(client.close(handle)), ErrorCode::FILE_NOT_OPEN);
     assert_eq!(server.read("f").unwrap()[4000..], bytes);
-    // One that nobody has seen yet is gone.
+    // One that was never seen is gone.
     let handle = client.open("/p", POSC).unwrap();
     assert_eq!(client.pgwrite(handle, offset, &sent, false).unwrap(), wrong);
     assert_eq!(code(client.close(handle)), ErrorCode::CHECKSUM_ERROR);
@@ -323,7 +324,7 @@ fn one_writes_or_many_read() {
     first.close(two).unwrap();
     refused(first.open("/f", REPLACE), "Output file /f is already opened by 1 reader; open denied.");
     second.close(one).unwrap();
-    // What nobody sees yet has one writer as well. What HTTP does is another file.
+    // A file that is not seen yet has one writer as well. What HTTP does is another file.
     let pending = first.open("/p", POSC).unwrap();
     refused(second.open("/p", POSC), "Output file /p is already opened by 1 writer; open denied.");
     assert_eq!(code(second.open("/p", READ)), ErrorCode::NOT_FOUND);
@@ -336,7 +337,7 @@ fn one_writes_or_many_read() {
     assert_eq!(server.read("g").unwrap(), b"BYTES");
     first.close(pending).unwrap();
     assert_eq!(server.read("p").unwrap(), b"by root");
-    // Who makes a file without a bit that says to change it counts as a reader, and may write, as in XRootD.
+    // A client that makes a file without a bit for changes counts as a reader, and may write, as in XRootD.
     let makes = OpenOptions::DELETE;
     let (making, reading) = (first.open("/f", makes).unwrap(), second.open("/f", READ).unwrap());
     refused(second.open("/f", UPDATE), "Output file /f is already opened by 2 readers; open denied.");
@@ -448,7 +449,7 @@ fn denied_writes_change_nothing() {
     }
     assert_eq!(code(client.truncate(About::Path(PathArg::new("/f")), 0)), ErrorCode::NOT_AUTHORIZED);
     assert_eq!(read_only.read("f").unwrap(), b"bytes");
-    // Who may only store files does not get to read them by the same door.
+    // A client that may only store files does not get to read them by the same door.
     let box_only = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.policy = std::sync::Arc::new(Policy::new(vec![Rule {

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use crate::later::Later;
 
-/// What is in it.
+/// The entries.
 #[derive(Clone)]
 pub(crate) struct Entries {
     pub(crate) words: HashMap<&'static str, &'static str>,

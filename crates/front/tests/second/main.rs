@@ -21,7 +21,7 @@ use gridlane_xrd::{ErrorCode, Status, ztn};
 use crate::root::RootClient;
 use crate::site::{Site, query, word};
 
-/// As somebody whose token is not asked for.
+/// A client whose token is not asked for.
 fn unproved(mut client: RootClient) -> RootClient {
     client.login();
     let credentials = b"unix\0tester users\0".to_vec();
@@ -29,7 +29,7 @@ fn unproved(mut client: RootClient) -> RootClient {
     client
 }
 
-/// A session in clear text, of nobody in particular.
+/// An anonymous session in clear text.
 fn anyone(site: &Site) -> RootClient {
     unproved(RootClient::stranger(site.address))
 }
@@ -146,7 +146,7 @@ fn a_server_that_stops_answers_requests_that_began() {
     let asked = root.send(query("/public/name"), &[]);
     site.wait_for_asked(3);
     site.begin_stop();
-    // Who asks nothing is let go at once, and nobody else gets in.
+    // A client that asks nothing is let go at once, and no other gets in.
     assert!(idle.is_ended());
     drop(idle);
     let began = Instant::now();

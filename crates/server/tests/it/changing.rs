@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the sockets of a client that does not read take.
 const LARGE_BYTES: usize = 24 << 20;
 
-/// As if nobody had changed it for long.
+/// Makes a file look unchanged for long.
 fn make_old(path: &Path) {
     let hour = Duration::from_secs(3600);
     File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - hour).unwrap();
@@ -186,7 +186,7 @@ fn a_file_that_grows_all_the_time_can_be_read_as_far_as_it_is_there() {
         while is_right && (asked < 100 || whole == 0 && began.elapsed() < PATIENCE) {
             let answer = client.request("GET /f", "Range: bytes=0-999\r\n");
             asked += 1;
-            // An answer that the file grew under is refused: nobody can know whether only that happened.
+            // An answer that the file grew under is refused: it cannot be known that nothing else happened.
             is_right = match answer.status() {
                 206 => answer.body == bytes,
                 status => status == 503,

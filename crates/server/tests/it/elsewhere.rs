@@ -1,5 +1,4 @@
-//! What is told of a file to others than who reads it here: metalinks and links to its mirrors, and pages of
-//! other sites whose scripts may read it.
+//! Metalinks and links to a file's mirrors, and pages of other sites whose scripts may read it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

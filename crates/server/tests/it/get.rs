@@ -256,7 +256,7 @@ fn a_checksum_is_computed_once_and_kept_with_the_file() {
     };
     let want = "Want-Digest: md5, adler32;q=0.5\r\n";
     let md5 = Some("md5=JfnnlDI7RTiF9RgfG2JNCw==");
-    // Nothing is kept in an export that nobody may write to.
+    // Nothing is kept in an export that no client may write to.
     for (allow_write, reads) in [(false, 1), (true, 2), (true, 2), (false, 2)] {
         assert_eq!(start(allow_write).request("HEAD /f", want).field("digest"), md5);
         assert_eq!(gate.passed(), reads, "{allow_write}");
@@ -599,7 +599,7 @@ fn a_slow_disk_delays_no_other_client() {
         assert_eq!(client.head().status, Status::OK);
     }
     gate.wait_for_waiting(16);
-    // Somebody else, for whom other turns at the disk are kept.
+    // Another client, for which other turns at the disk are kept.
     let mut client = Client::from([127, 0, 0, 2].into(), server.address);
     for _ in 0..100 {
         assert_eq!(client.request("GET /", "").status(), 200);

@@ -165,7 +165,7 @@ fn a_stop_lets_a_file_be_fetched_range_by_range_to_its_end() {
         assert_eq!((got.status(), got.field("connection")), (206, None));
         assert!(got.body == part);
     }
-    // Anything else is the last of its connection, and who has asked ahead is answered as well.
+    // Anything else is the last of its connection, and a client that has asked ahead is answered as well.
     let got = client.request("HEAD /f", "");
     assert_eq!((got.status(), got.field("connection")), (200, Some("close")));
     assert!(client.is_ended());

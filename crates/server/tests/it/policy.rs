@@ -1,4 +1,4 @@
-//! What somebody may do who may do some things and not others: every method, over HTTP and over root://.
+//! Clients that may do some things and not others: every method, over HTTP and over root://.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -83,7 +83,7 @@ fn each_method_needs_its_own() {
         ("MOVE /new/c", to("/new/e"), 403, "no rule"),
         ("MOVE /names/sub", to("/new/e"), 201, ""),
         ("MOVE /names/f", to("/new/f"), 403, "no rule"),
-        // Who may not read it does not move it to where they may.
+        // A client that may not read it does not move it to where it may.
         ("MOVE /names/f", to("/read/g"), 403, "no rule"),
         ("MOVE /names/f", to("/instead/f"), 204, ""),
     ] {

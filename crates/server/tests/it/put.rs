@@ -347,7 +347,7 @@ fn a_full_disk_is_507_before_or_during_the_body() {
     let refused = server.request("PUT /f", "Content-Length: 1001\r\nExpect: 100-continue\r\n");
     refused.assert_refused(Status::INSUFFICIENT_STORAGE, "space");
     assert!(refused.text().contains("<D:error xmlns:D=\"DAV:\"><D:quota-not-exceeded/></D:error>"));
-    // In chunks nobody knows before it is too much.
+    // In chunks it is not known before it is too much.
     let mut client = server.connect();
     client.send("PUT /f HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(chunked(&noise(1001, 9), 300));

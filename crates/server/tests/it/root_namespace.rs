@@ -27,7 +27,7 @@ use gridlane_xrd::{ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
 /// Longer than anything that passes takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the tests here ask.
+/// A session, and the requests of these tests.
 struct Session(RootClient);
 
 impl Session {

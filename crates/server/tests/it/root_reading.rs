@@ -287,7 +287,7 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
         );
         assert!(bound.pages_of(stream, offset).unwrap() == bytes[offset as usize..offset as usize + 300_000]);
     }
-    // The main one as well, and what nobody has bound.
+    // The main one as well, and one that was never bound.
     assert_eq!(client.read(handle, 0, 10).unwrap(), bytes[..10]);
     let wrong = client.ask(Read { handle, offset: 0, len: 1, path_id: PathId(9) }, &[]);
     assert_eq!(wrong.unwrap_err().0, ErrorCode::ARG_INVALID);
@@ -332,7 +332,7 @@ fn data_that_come_elsewhere_are_refused() {
         client.send_bytes(&head);
         assert_eq!(client.answer().status, Status::ERROR);
     }
-    // Whether or not the data find somebody.
+    // The data may find no receiver.
     let _ = bound.stream.write_all(b"some data");
     client.ask(Ping, &[]).unwrap();
     client.write(handle, 2, b"ab").unwrap();

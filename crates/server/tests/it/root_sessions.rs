@@ -1,4 +1,4 @@
-//! Sessions over root://: how they begin and end, who joins them, and what happens to those who do not keep to the
+//! Sessions over root://: their begin and end, the connections that join them, and clients that do not keep to the
 //! rules.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -49,7 +49,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A deadline that is waited for, and that who is only slow does not miss.
+/// A deadline that is waited for, and that a client which is only slow does not miss.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Waits for the end of a connection, whatever is said first.
@@ -106,7 +106,7 @@ fn malformed_requests_in_a_session_are_refused_there() {
         RequestHead { stream: StreamId([1, 2]), id: RequestId(3033), body: [0; 16], payload_len: 3 };
     client.send_bytes(&[&unknown.encode()[..], b"abc"].concat());
     refused(client.answer_to(StreamId([1, 2])), ErrorCode::INVALID_REQUEST, "Invalid request code");
-    // Nobody asks for signatures, and none is looked at.
+    // Signatures are not required, and none is looked at.
     let sigver = Sigver {
         expected: RequestId::PING,
         leaves_payload_out: false,

@@ -1,4 +1,4 @@
-//! What is large or takes long: listings that are made while they are sent, and copies that nobody waits for any more.
+//! Large and slow answers: listings that are made while they are sent, and copies that are not waited for any more.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -20,7 +20,7 @@ use gridlane_store::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What kernels hold between two processes: both sockets' buffers grow to this together at most.
+/// The bytes that kernels hold between two processes: both sockets' buffers grow to this together at most.
 const SOCKETS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Has a directory with any number of entries, which are made as they are asked for, and `/endless`, a file that no
@@ -31,12 +31,12 @@ struct Endless {
     count: u64,
     /// Where reading the directory fails.
     fails_at: Option<u64>,
-    /// When the first is opened, somebody stores the second.
+    /// When the first is opened, the second is stored by another client.
     meanwhile: Option<(&'static str, &'static str)>,
     watch: Watch,
 }
 
-/// What is seen of it from outside.
+/// The signs of it that are seen from outside.
 #[derive(Clone, Default)]
 struct Watch {
     made: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ struct Ending(Option<Sender<()>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // Nobody may be interested.
+        // There may be no receiver.
         self.0.take().map(|sender| sender.send(()));
     }
 }
@@ -254,7 +254,7 @@ fn a_large_directory_is_never_in_memory() {
     client.send(LIST);
     let head = client.head();
     assert_eq!(head.headers.single("transfer-encoding"), Some("chunked"));
-    // An entry has several hundred bytes: what the server has made and nobody has read is bounded.
+    // An entry has several hundred bytes: listings that were made and not read are bounded.
     const ENTRY_BYTES: u64 = 400;
     let mut received = 0;
     let mut last = Vec::new();

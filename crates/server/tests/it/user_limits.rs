@@ -49,7 +49,7 @@ fn an_organisation_shares_its_requests() {
     let refused = answers.find(|answer| answer.status != 200).unwrap();
     assert_eq!(refused.status, 429);
     refused.has("this virtual organisation sends too many requests").has("Retry-After: 1");
-    // The same user, without saying that she is a member; and who is nobody in particular.
+    // The same user, without saying that she is a member; and an anonymous client.
     assert_eq!(site.shows(&PKI.ada, "GET /ada/f").status, 200);
     assert_eq!(site.ask("GET /public/f", "").status, 200);
     let (_, log) = site.server.stop();
@@ -97,7 +97,7 @@ fn over_root_as_well() {
     assert_eq!(statuses.find(|status| *status != Status::OK), Some(Status::WAIT));
 }
 
-/// A session of nobody in particular, whose requests have tokens of their own.
+/// An anonymous session, whose requests have tokens of their own.
 #[test]
 fn tokens_in_paths_count_for_their_users() {
     let site =
