@@ -15,7 +15,7 @@ use gridlane_peer::{Certificate, Client, Credentials, Token, TokenSource};
 use gridlane_xrd::PathArg;
 use gridlane_xrd::flags::ServerFlags;
 use gridlane_xrd::request::{About, Stat};
-use root_site::{Faults, requester};
+use root_site::{Faults, asker};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -107,7 +107,7 @@ async fn talk(mut stream: Stream, connection: usize, keeps: bool, heard: &Mutex<
         }
         let text = String::from_utf8(std::mem::take(&mut head)).ok()?;
         let token = text.lines().find_map(|line| line.strip_prefix("Authorization: Bearer "));
-        let by = format!("{} {}", requester(&stream), token.unwrap_or("no token"));
+        let by = format!("{} {}", asker(&stream), token.unwrap_or("no token"));
         let close = if keeps { "" } else { "Connection: close\r\n" };
         let answer = format!("HTTP/1.1 200 OK\r\n{close}Content-Length: {}\r\n\r\n{by}", by.len());
         heard.lock().unwrap().push(Heard { connection, is_resumed: stream.is_resumed(), by });

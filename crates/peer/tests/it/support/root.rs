@@ -215,7 +215,7 @@ impl State {
     }
 
     async fn serve(&self, mut line: Line, number: usize) -> io::Result<()> {
-        let by = line.stream.as_ref().map_or("nobody", requester);
+        let by = line.stream.as_ref().map_or("nobody", asker);
         let mut held = Vec::new();
         let mut session = SessionId::default();
         let (mut is_in, mut served) = (self.faults.methods.is_empty(), 0);
@@ -544,7 +544,7 @@ impl Line {
 }
 
 /// The name in the certificate that a client has shown, of those that tests use.
-pub(crate) fn requester(stream: &Stream) -> &'static str {
+pub(crate) fn asker(stream: &Stream) -> &'static str {
     let has = |name: &str| {
         let name = format!("{name}.example");
         let shown = stream.peer_certificates().first();
