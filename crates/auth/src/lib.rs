@@ -32,5 +32,5 @@ pub mod x509;
 pub use fqan::Fqan;
 pub use identity::{Capability, Identity};
 pub use operation::{Grants, Operation};
-pub use policy::{Decision, Policy, Requester, Rule};
+pub use policy::{Asker, Decision, Policy, Rule};
 pub use refusal::{Cause, Refusal};

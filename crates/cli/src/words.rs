@@ -146,7 +146,7 @@ pub(crate) fn basis(basis: Basis) -> String {
 }
 
 /// The reason for which nothing may be changed in an export that is read-only.
-pub(crate) const READ_ONLY: &str = "this export is read-only for every client; its operator can change that, \
+pub(crate) const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, \
                                     with --allow-write, or by taking `read-only` out of its [[export]]";
 
 /// The reason for which a file was left out.

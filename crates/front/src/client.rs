@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_auth::{Identity, Operation, Requester};
+use gridlane_auth::{Asker, Identity, Operation};
 use gridlane_dav::ResourcePath;
 
 /// The client of a request, and the identity that it has proved.
@@ -66,8 +66,8 @@ impl Client {
     }
 
     /// The same for the rules.
-    pub fn requester(&self) -> Requester<'_> {
-        Requester { identity: &self.identity, address: self.address }
+    pub fn requester(&self) -> Asker<'_> {
+        Asker { identity: &self.identity, address: self.address }
     }
 
     /// The same for another request.

@@ -85,7 +85,7 @@ struct Rules {
 }
 
 /// The reason for which nothing may be changed in an export that is read-only, in words.
-const READ_ONLY: &str = "this export is read-only for every client; its operator can change that";
+const READ_ONLY: &str = "this export is read-only; its operator can change that";
 
 /// The reason why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub use template::Template;
 
 /// Who asks, and from where.
 #[derive(Clone, Copy, Debug)]
-pub struct Requester<'a> {
+pub struct Asker<'a> {
     /// Who.
     pub identity: &'a Identity,
     /// Where the client is: what a trusted proxy says, or else the connection's other end.
@@ -146,46 +146,45 @@ impl Policy {
     /// Whether somebody may do something to what is at a path of the server, given by its names.
     pub fn decide<'a, 'p>(
         &'a self,
-        requester: Requester<'a>,
+        asker: Asker<'a>,
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Decision<'a> {
-        self.decide_among(requester, operation, path, Extent::There, |_| true)
+        self.decide_among(asker, operation, path, Extent::There, |_| true)
     }
 
     /// Whether somebody may do something to what is at a path, or could be anywhere below it. For a macaroon with a ceiling
     /// it may say yes where the two have nothing in common.
     pub fn reaches<'p>(
         &self,
-        requester: Requester<'_>,
+        asker: Asker<'_>,
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> bool {
-        self.decide_among(requester, operation, path, Extent::ThereOrBelow, |_| true).is_granted()
+        self.decide_among(asker, operation, path, Extent::ThereOrBelow, |_| true).is_granted()
     }
 
     /// By those rules alone for which `counts` says yes.
     fn decide_among<'a, 'p>(
         &'a self,
-        requester: Requester<'a>,
+        asker: Asker<'a>,
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
         extent: Extent,
         counts: impl Fn(&Rule) -> bool,
     ) -> Decision<'a> {
         let granting = |wanted: fn(&Rule) -> bool| {
-            let grants =
-                |rule: &&Rule| rule.mismatch_in(requester, operation, path.clone(), extent).is_none();
+            let grants = |rule: &&Rule| rule.mismatch_in(asker, operation, path.clone(), extent).is_none();
             self.rules.iter().filter(|rule| wanted(rule) && counts(rule)).find(grants)
         };
-        let Some(capabilities) = requester.identity.capabilities() else {
+        let Some(capabilities) = asker.identity.capabilities() else {
             return match granting(|rule| rule.who.class != Class::Macaroons) {
                 Some(rule) => Decision::ByRule(rule),
-                None if requester.identity.is_anonymous() => Decision::Refused(Reason::Anonymous),
+                None if asker.identity.is_anonymous() => Decision::Refused(Reason::Anonymous),
                 None => Decision::Refused(Reason::NoRule),
             };
         };
-        let is_macaroon = matches!(requester.identity, Identity::Macaroon(_));
+        let is_macaroon = matches!(asker.identity, Identity::Macaroon(_));
         let able =
             capabilities.iter().find(|capability| capability.allows_in(operation, path.clone(), extent));
         let ceiling_holds = || {
@@ -205,15 +204,11 @@ impl Policy {
 
     /// Everything that somebody may do to what is at a path, wherever they are: what a macaroon for it can be given. What a
     /// rule grants for where a client is does not count, since a macaroon can be used from anywhere.
-    pub fn grants<'p>(
-        &self,
-        requester: Requester<'_>,
-        path: impl Iterator<Item = &'p [u8]> + Clone,
-    ) -> Grants {
+    pub fn grants<'p>(&self, asker: Asker<'_>, path: impl Iterator<Item = &'p [u8]> + Clone) -> Grants {
         use Operation::{Admin, Create, Delete, List, Mkdir, Overwrite, Read, Rename, Stage};
         let counts = |rule: &Rule| rule.who.networks.is_empty() || rule.who.class == Class::Macaroons;
         let is_granted = |operation: &Operation| {
-            self.decide_among(requester, *operation, path.clone(), Extent::There, counts).is_granted()
+            self.decide_among(asker, *operation, path.clone(), Extent::There, counts).is_granted()
         };
         [Read, List, Create, Mkdir, Overwrite, Delete, Rename, Stage, Admin]
             .into_iter()
@@ -226,11 +221,11 @@ impl Rule {
     /// Why it does not grant this; `None` if it does.
     pub fn mismatch<'p>(
         &self,
-        requester: Requester<'_>,
+        asker: Asker<'_>,
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Option<Mismatch> {
-        self.mismatch_in(requester, operation, path, Extent::There)
+        self.mismatch_in(asker, operation, path, Extent::There)
     }
 
     /// Whether it grants the same to everybody: it asks for no credential, and its path says nothing of who asks.
@@ -240,7 +235,7 @@ impl Rule {
 
     fn mismatch_in<'p>(
         &self,
-        requester: Requester<'_>,
+        asker: Asker<'_>,
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
         extent: Extent,
@@ -248,19 +243,19 @@ impl Rule {
         if !self.may.includes(operation) {
             return Some(Mismatch::May);
         }
-        if let Some(condition) = self.who.excludes(requester) {
+        if let Some(condition) = self.who.excludes(asker) {
             return Some(Mismatch::Principal(condition));
         }
-        let is_capability = requester.identity.capabilities().is_some();
+        let is_capability = asker.identity.capabilities().is_some();
         if is_capability && self.who.class != Class::Macaroons && !self.who.is_about_anyone() {
             return Some(Mismatch::Principal("a capability has only what it says, and what anyone may"));
         }
-        let candidates = self.who.memberships(requester.identity, self.under.is_about_membership());
+        let candidates = self.who.memberships(asker.identity, self.under.is_about_membership());
         if candidates.is_empty() {
             return Some(Mismatch::Principal("vo, group or role"));
         }
         let is_under = |member: &principal::Membership<'_>| {
-            self.under.holds(requester.identity, *member, path.clone(), extent)
+            self.under.holds(asker.identity, *member, path.clone(), extent)
         };
         match candidates.iter().any(is_under) {
             true => None,

@@ -2,7 +2,7 @@
 
 use gridlane_core::Network;
 
-use super::Requester;
+use super::Asker;
 use crate::dn::Pattern;
 use crate::fqan::Fqan;
 use crate::identity::Identity;
@@ -65,9 +65,9 @@ impl Principal {
     }
 
     /// The condition that excludes a client, those about groups apart.
-    pub(super) fn excludes(&self, requester: Requester<'_>) -> Option<&'static str> {
-        let identity = requester.identity;
-        let is_here = |network: &Network| network.contains(requester.address);
+    pub(super) fn excludes(&self, asker: Asker<'_>) -> Option<&'static str> {
+        let identity = asker.identity;
+        let is_here = |network: &Network| network.contains(asker.address);
         if !self.networks.is_empty() && !self.networks.iter().any(is_here) {
             return Some("addresses");
         }

@@ -21,8 +21,8 @@ fn may(policy: &Policy, identity: &Identity, operation: Operation, at: &str) -> 
 }
 
 fn decided<'a>(policy: &'a Policy, identity: &'a Identity, operation: Operation, at: &str) -> Decision<'a> {
-    let requester = Requester { identity, address: "192.0.2.1".parse().unwrap() };
-    policy.decide(requester, operation, path(at).names())
+    let asker = Asker { identity, address: "192.0.2.1".parse().unwrap() };
+    policy.decide(asker, operation, path(at).names())
 }
 
 fn ada(fqans: &[&str]) -> Identity {
@@ -59,8 +59,8 @@ fn what_no_rule_grants_is_refused() {
         rule(at("loopback"), Grants::ADMIN, "/in/box"),
     ]);
     let may = |address: &str, operation, at: &str| {
-        let requester = Requester { identity: &Identity::Anonymous, address: address.parse().unwrap() };
-        policy.decide(requester, operation, path(at).names()).is_granted()
+        let asker = Asker { identity: &Identity::Anonymous, address: address.parse().unwrap() };
+        policy.decide(asker, operation, path(at).names()).is_granted()
     };
     for (address, operation, at, expected) in [
         ("192.0.2.1", Read, "/public/f", true),
@@ -178,8 +178,8 @@ fn a_rule_that_does_not_count_for_a_capability_says_so() {
     let issuer = Principal { issuer: Some("https://iam.example/".to_owned()), ..Principal::default() };
     let rule = rule(issuer, Grants::READ, "/");
     let mismatch = |identity: Identity| {
-        let requester = Requester { identity: &identity, address: "192.0.2.1".parse().unwrap() };
-        rule.mismatch(requester, Read, path("/f").names())
+        let asker = Asker { identity: &identity, address: "192.0.2.1".parse().unwrap() };
+        rule.mismatch(asker, Read, path("/f").names())
     };
     assert_eq!(mismatch(token(&[], &[], None)), None);
     let by_itself = mismatch(token(&[(Grants::READ, "/")], &[], None));
@@ -272,8 +272,8 @@ fn what_can_be_reached_below_a_path() {
         rule(Principal::default(), Grants::WRITE, "/home/{user}"),
     ]);
     let reaches = |identity: &Identity, operation, at: &str| {
-        let requester = Requester { identity, address: "192.0.2.1".parse().unwrap() };
-        policy.reaches(requester, operation, path(at).names())
+        let asker = Asker { identity, address: "192.0.2.1".parse().unwrap() };
+        policy.reaches(asker, operation, path(at).names())
     };
     let (nobody, me) = (Identity::Anonymous, ada(&["/atlas/prod"]));
     let capable = token(&[(Grants::READ, "/a/b")], &[], None);
@@ -333,8 +333,8 @@ fn what_a_macaroon_can_be_given() {
         ),
     ]);
     let me = ada(&[]);
-    let requester = Requester { identity: &me, address: "::1".parse().unwrap() };
-    let grants = |at: &str| policy.grants(requester, path(at).names()).to_string();
+    let asker = Asker { identity: &me, address: "::1".parse().unwrap() };
+    let grants = |at: &str| policy.grants(asker, path(at).names()).to_string();
     assert_eq!(grants("/data/ada/x"), "read list create overwrite");
     assert_eq!((grants("/data").as_str(), grants("/").as_str()), ("read list", "nothing"));
 }

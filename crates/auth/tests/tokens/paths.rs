@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use gridlane_auth::identity::Identity;
 use gridlane_auth::operation::Operation;
-use gridlane_auth::policy::{Policy, Requester};
+use gridlane_auth::policy::{Asker, Policy};
 
 #[test]
 fn what_scopes_allow() {
@@ -153,9 +153,9 @@ fn the_examples_of_the_profile() {
     use Operation::{Create, Delete, Mkdir, Overwrite, Read, Rename, Stat};
     let may = |scope: &str, operation: Operation, path: &str| {
         let identity = Identity::Token(of_claims(&with(wlcg(), &json!({ "scope": scope }))).unwrap());
-        let requester = Requester { identity: &identity, address: "::1".parse().unwrap() };
+        let asker = Asker { identity: &identity, address: "::1".parse().unwrap() };
         let path = ResourcePath::parse(&format!("/data/vo{path}")).unwrap();
-        Policy::default().decide(requester, operation, path.names()).is_granted()
+        Policy::default().decide(asker, operation, path.names()).is_granted()
     };
     let (create, directory) = ("storage.create:/foo/bar", "storage.create:/foo/bar/");
     for (scope, operation, path, expected) in [

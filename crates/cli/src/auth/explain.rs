@@ -10,14 +10,14 @@ use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
-use gridlane_auth::{Capability, Fqan, Identity, Operation, Requester};
+use gridlane_auth::{Asker, Capability, Fqan, Identity, Operation};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::output::{print_event, to_stdout};
-use crate::serve::{self, ServePolicy};
+use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
 ///
@@ -119,18 +119,18 @@ struct Question {
 
 /// Exits with 0 if it may be done, with 4 if not.
 pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
-    let served = serve::policy(global, args.directory.as_deref())?;
+    let who_may = serve::who_may(global, args.directory.as_deref())?;
     let question = match args.log_line {
         true => logged(&read_line()?)?,
-        false => asked(args, &served.issuers, &served.gridmap)?,
+        false => asked(args, &who_may.issuers, &who_may.gridmap)?,
     };
     let (is_granted, text) = match global.json {
         true => {
-            let (is_granted, fields) = event(&served, &question);
+            let (is_granted, fields) = event(&who_may, &question);
             print_event(&mut std::io::stdout().lock(), "decision", fields);
             (is_granted, String::new())
         }
-        false => told(&served, &question),
+        false => told(&who_may, &question),
     };
     // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
@@ -204,9 +204,9 @@ fn logged(line: &str) -> Result<Question> {
 
 /// One line for each rule: its name, and why it does or does not grant it.
 fn verdicts<'a>(policy: &'a Policy, question: &Question) -> Vec<(&'a str, Option<Mismatch>)> {
-    let requester = Requester { identity: &question.identity, address: question.address };
+    let asker = Asker { identity: &question.identity, address: question.address };
     let of = |rule: &'a gridlane_auth::Rule| {
-        (rule.name.as_str(), rule.mismatch(requester, question.operation, question.path.names()))
+        (rule.name.as_str(), rule.mismatch(asker, question.operation, question.path.names()))
     };
     policy.rules().iter().map(of).collect()
 }
@@ -242,9 +242,10 @@ fn shown(identity: &Identity) -> String {
     }
 }
 
-fn told(served: &ServePolicy, question: &Question) -> (bool, String) {
-    let (policy, Question { identity, address, operation, path, decided, said }) = (&served.policy, question);
-    let (is_granted, decision) = served.decide(Requester { identity, address: *address }, *operation, path);
+fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
+    let (policy, Question { identity, address, operation, path, decided, said }) =
+        (&who_may.policy, question);
+    let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
     let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
@@ -274,16 +275,17 @@ fn told(served: &ServePolicy, question: &Question) -> (bool, String) {
     (is_granted, text)
 }
 
-fn event(served: &ServePolicy, question: &Question) -> (bool, Value) {
-    let (policy, Question { identity, address, operation, path, decided, said }) = (&served.policy, question);
-    let requester = Requester { identity, address: *address };
-    let (is_granted, decision) = served.decide(requester, *operation, path);
+fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
+    let (policy, Question { identity, address, operation, path, decided, said }) =
+        (&who_may.policy, question);
+    let asker = Asker { identity, address: *address };
+    let (is_granted, decision) = who_may.decide(asker, *operation, path);
     let verdicts = verdicts(policy, question);
     let rules: Vec<Value> = verdicts
         .iter()
         .map(|(name, mismatch)| json!({ "rule": name, "applies": mismatch.is_none(), "why": why(mismatch) }))
         .collect();
-    let by = match policy.decide(requester, *operation, path.names()) {
+    let by = match policy.decide(asker, *operation, path.names()) {
         Decision::ByRule(_) if is_granted => "rule",
         Decision::ByCapability(_) if is_granted => "capability",
         _ => "nothing",

@@ -72,18 +72,18 @@ impl AuthPlan {
     }
 }
 
-/// Reads everything that the table names. Faults of single authorities, lists and lines are warnings, and such ones do not
-/// count; a file that cannot be read, or holds a malformed secret, is an error.
+/// Reads everything that the table names. What is wrong with single authorities, lists and lines is told and does not count;
+/// a file that cannot be read, or holds a secret that is none, is an error.
 ///
-/// `audiences` are the names by which tokens may call this server if the table has none. Of a file about authorities that
-/// has become wrong, its last good contents count: else half a revocation list would revoke nothing.
+/// `audiences` is what tokens may call this server if the table does not say it. Of a file about authorities that has become
+/// wrong, what was in it before counts: else half a list of what was revoked would revoke nothing.
 pub(crate) fn load(
     plan: &AuthPlan,
     audiences: Vec<String>,
     good: &mut GoodFiles,
 ) -> Result<(AuthSettings, Vec<String>)> {
     let mut warnings = Vec::new();
-    let mut report = |place: &Path, what: Vec<String>| {
+    let mut told = |place: &Path, what: Vec<String>| {
         warnings.extend(what.into_iter().map(|what| format!("{}: {what}", place.display())));
     };
     let mut settings = AuthSettings {
@@ -107,7 +107,7 @@ pub(crate) fn load(
     if !authorities.is_empty() {
         let (trust, what) = good.read(authorities);
         let place = plan.client_ca_dir.as_deref().or(plan.client_ca.first().map(PathBuf::as_path));
-        report(place.unwrap_or(Path::new("client-ca")), what);
+        told(place.unwrap_or(Path::new("client-ca")), what);
         if trust.authorities_count() == 0 {
             return Err(wrong("there is no authority in `client-ca-dir` and `client-ca`".to_owned()));
         }
@@ -121,12 +121,12 @@ pub(crate) fn load(
             files.extend(files_in(&vo)?.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
         }
         let (voms, what) = VomsDir::read(files);
-        report(directory, what);
+        told(directory, what);
         settings.voms = Arc::new(voms);
     }
     let (gridmap, what) = gridmap_of(plan)?;
     if let Some(file) = &plan.gridmap {
-        report(file, what);
+        told(file, what);
     }
     settings.gridmap = Arc::new(gridmap);
     if let Some(file) = &plan.users {
@@ -157,18 +157,18 @@ impl GoodFiles {
         let is_about =
             |warning: &str, name: &str| warning.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
         let (mut trust, mut warnings) = Trust::read(files.clone());
-        let mut faults = Vec::new();
+        let mut told = Vec::new();
         for (name, contents) in &mut files {
             let Some(before) = self.0.get(name).filter(|before| *before != contents) else { continue };
             if let Some(what) = warnings.iter().find(|warning| is_about(warning, name)) {
-                faults.push(format!("{what}; its last good contents stay in use"));
+                told.push(format!("{what}; what was in it before goes on counting"));
                 contents.clone_from(before);
             }
         }
-        if !faults.is_empty() {
+        if !told.is_empty() {
             (trust, warnings) = Trust::read(files.clone());
-            faults.append(&mut warnings);
-            warnings = faults;
+            told.append(&mut warnings);
+            warnings = told;
         }
         files.retain(|(name, _)| {
             !warnings.iter().any(|warning| is_about(warning, name)) || self.0.contains_key(name)
@@ -308,7 +308,7 @@ impl AuthTable {
                 && realm.bytes().all(|byte| (0x20..0x7f).contains(&byte) && !b"\"\\".contains(&byte))
         };
         if let Some(realm) = self.realm.as_ref().filter(|realm| !realm_is_word(realm)) {
-            return Err(wrong(format!("{realm:?} is no realm: write letters, digits and spaces")));
+            return Err(wrong(format!("{realm:?} is no realm: letters, digits and spaces are")));
         }
         let issuers = self.issuer.into_iter().map(|table| {
             let url = table.url.clone();
@@ -363,7 +363,7 @@ impl LimitsTable {
             None => None,
         };
         if self.connections == Some(0) || self.requests == Some(0) || rate == Some(0) {
-            return Err(wrong("a limit of 0 lets no client in: leave it out, or write no rule".to_owned()));
+            return Err(wrong("a limit of 0 lets nobody in: leave it out, or give nobody a rule".to_owned()));
         }
         Ok(ClientLimits {
             connections_max: self.connections,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::FromArgMatches as _;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::token::Issuer;
-use gridlane_auth::{Grants, Operation, Policy, Requester};
+use gridlane_auth::{Asker, Grants, Operation, Policy};
 use gridlane_config::{Cause, Generations, Source, Watch, notify};
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
 }
 
 /// The rules and issuers of a configuration file.
-pub(crate) struct ServePolicy {
+pub(crate) struct WhoMay {
     /// The rules.
     pub(crate) policy: Policy,
     /// The issuers whose tokens count.
@@ -154,11 +154,11 @@ pub(crate) struct ServePolicy {
     read_only: Vec<ResourcePath>,
 }
 
-impl ServePolicy {
+impl WhoMay {
     /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
-        requester: Requester<'_>,
+        asker: Asker<'_>,
         operation: Operation,
         path: &ResourcePath,
     ) -> (bool, String) {
@@ -166,13 +166,13 @@ impl ServePolicy {
         if Grants::of(operation).changes() && self.read_only.iter().any(holds) {
             return (false, words::READ_ONLY.to_owned());
         }
-        let decision = self.policy.decide(requester, operation, path.names());
+        let decision = self.policy.decide(asker, operation, path.names());
         (decision.is_granted(), decision.to_string())
     }
 }
 
 /// The rules of a configuration file; `directory` is what is served where the file names nothing.
-pub(crate) fn policy(global: &Global, directory: Option<&Path>) -> Result<ServePolicy> {
+pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
     // The file also has the options of the command.
     let parsed = config::command_with_file()?
         .try_get_matches_from(["gridlane", "serve"])
@@ -181,7 +181,7 @@ pub(crate) fn policy(global: &Global, directory: Option<&Path>) -> Result<ServeP
     let allow_write = matches!(&parsed.command, Command::Serve(args) if args.allow_write);
     let tables = settings::tables_of_file(global, directory, allow_write)?;
     let read_only = tables.plans.iter().filter(|plan| !plan.allow_write);
-    Ok(ServePolicy {
+    Ok(WhoMay {
         policy: tables.policy(),
         read_only: read_only.map(|plan| plan.path.clone()).collect(),
         gridmap: auth::gridmap_of(&tables.auth)?.0,

@@ -99,9 +99,9 @@ impl RuleTable {
             (Some(ClassWord::Authenticated), _) | (None, Some(_)) => Class::Authenticated,
             (None, None) if self.addresses.is_some() => Class::Anyone,
             (None, None) => {
-                let what = "a rule names its principal: by `who`, `dn`, `user`, `vo`, `group`, `role`, `issuer`, `subject`, `scope` or `addresses`";
+                let what = "a rule says whom it is about: by `who`, `dn`, `user`, `vo`, `group`, `role`, `issuer`, `subject`, `scope` or `addresses`";
                 return Err(wrong(what.to_owned())
-                    .hint("who = \"anyone\" means every client, with or without credentials"));
+                    .hint("who = \"anyone\" is everybody, with or without a credential"));
             }
         };
         if let Some(dn) = self.dn.as_deref().filter(|dn| !dn.starts_with('/') && *dn != "*") {
@@ -119,13 +119,14 @@ impl RuleTable {
             }
         }
         if self.subject.is_some() && self.issuer.is_none() {
-            let what = "`subject` without `issuer`: another issuer may give the same subject to another user";
+            let what =
+                "`subject` without `issuer`: another issuer may give the same subject to somebody else";
             return Err(wrong(what.to_owned()).hint("add `issuer`, as it stands in [[auth.issuer]]"));
         }
         let networks = match self.addresses.map(Words::all) {
             Some(none) if none.is_empty() => {
                 return Err(wrong(
-                    "a rule with no addresses applies to no client: write \"any\" for all".to_owned(),
+                    "a rule with no addresses is about nobody: write \"any\" for all".to_owned(),
                 ));
             }
             Some(addresses) => Network::parse_list(addresses.iter().map(String::as_str))?,
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn principals_of_rules() {
+    fn whom_a_rule_is_about() {
         for (text, class) in [
             ("who = \"anyone\"\nmay = []", Class::Anyone),
             ("addresses = \"10.0.0.0/8\"\nmay = []", Class::Anyone),

@@ -235,8 +235,7 @@ fn open_storage(plan: &Plan) -> Result<OpenStorage> {
     let counter = Arc::downgrade(&storage);
     // Without it nothing would ever be refused.
     let failed = |cause: std::io::Error| {
-        let what =
-            format!("cannot export {}: no thread can be had to count its files", plan.directory.display());
+        let what = format!("cannot export {}: no thread counts what it holds", plan.directory.display());
         Error::local_io(what, &cause).hint(room::MORE_THREADS)
     };
     // A walk that a dead disk holds up holds up nothing else.

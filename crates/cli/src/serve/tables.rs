@@ -112,8 +112,9 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     let ruled = (auth.is_some() || !rules.is_empty()).then_some(grants_changes);
     let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
     let (root, auth) = (root.unwrap_or_default(), auth.unwrap_or_default());
-    if root.auth.as_ref().is_some_and(|methods| methods.contains(&RootAuth::Ztn)) && !auth.takes_bearers() {
-        let what = "auth is \"ztn\", but no tokens count: [auth] has neither an issuer nor macaroon-secrets";
+    if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Ztn)) && !auth.takes_bearers() {
+        let what =
+            "auth is \"ztn\", and nobody's tokens count: [auth] has neither an issuer nor macaroon-secrets";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
     }
     Ok(Tables { plans, root, auth, rules })
@@ -145,7 +146,7 @@ impl RootTable {
         }
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
-            auth: self.auth.map(Words::all).map(|words| methods(&words)).transpose()?,
+            auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
             tls: self.tls.map(|tls| match tls {
                 Tls::Offered => RootTls::Offered,
                 Tls::Capable => RootTls::Capable,
@@ -158,27 +159,27 @@ impl RootTable {
 }
 
 /// Ways of authentication by their names.
-fn methods(words: &[String]) -> Result<Vec<RootAuth>> {
+fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
     if words.iter().all(|word| word == "none") && words.len() == 1 {
         return Ok(Vec::new());
     }
     const KNOWN: [RootAuth; 3] = [RootAuth::Host, RootAuth::Unix, RootAuth::Ztn];
-    let mut methods = Vec::new();
+    let mut ways = Vec::new();
     for word in words {
-        let Some(method) = KNOWN.into_iter().find(|method| method.name() == word) else {
+        let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
             let what = format!(
                 "{word:?} is no auth: it is \"none\" alone, or \"host\", \"unix\", \"ztn\", or several"
             );
             return Err(wrong(what));
         };
-        if methods.contains(&method) {
+        if ways.contains(&way) {
             return Err(wrong(format!("{word:?} is twice in auth")));
         }
-        methods.push(method);
+        ways.push(way);
     }
-    match methods.is_empty() {
-        true => Err(wrong("auth is empty: write \"none\" if clients need no credentials".to_owned())),
-        false => Ok(methods),
+    match ways.is_empty() {
+        true => Err(wrong("auth is empty: nobody is asked by \"none\"".to_owned())),
+        false => Ok(ways),
     }
 }
 
@@ -232,9 +233,7 @@ impl Table {
         let own = rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.changes()));
         let grants_changes = own.or(ruled).map(|changes| changes || ruled == Some(true));
         let allow_write = match (self.read_only.unwrap_or(false), self.allow_write) {
-            (true, Some(true)) => {
-                return Err(wrong("the export is both read-only and allow-write".to_owned()));
-            }
+            (true, Some(true)) => return Err(wrong("it is both read-only and allow-write".to_owned())),
             (true, _) | (_, Some(false)) => false,
             (false, said) => grants_changes.unwrap_or(said.unwrap_or(defaults.allow_write)),
         };
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_root() {
+    fn what_is_different_over_root() {
         let root = |table: &str| read(table, DEFAULTS).map(|tables| tables.root);
         assert_eq!(root("").unwrap(), RootSettings::default());
         assert_eq!(root("[root]\n").unwrap(), RootSettings::default());
@@ -374,7 +373,7 @@ mod tests {
         assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
         for (line, word) in [
             ("auth = \"gsi\"", "gsi"),
-            ("auth = \"ztn\"", "no tokens count"),
+            ("auth = \"ztn\"", "nobody's tokens"),
             ("auth = []", "none"),
             ("auth = [\"none\", \"unix\"]", "none"),
             ("auth = [\"unix\", \"unix\"]", "twice"),
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_to_write() {
+    fn who_may_write() {
         let allows = |more: &str, default| {
             let text = format!("[[export]]\ndirectory = \"/d\"\n{more}\n");
             let defaults = Defaults { allow_write: default, ..DEFAULTS };

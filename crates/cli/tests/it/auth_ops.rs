@@ -338,7 +338,7 @@ fn a_new_list_of_revoked_certificates_counts_everywhere() {
     loop {
         let event = site.server.next_event();
         assert_eq!(event["type"], "reloaded");
-        if event["warnings"].to_string().matches("stay in use").count() > 0 {
+        if event["warnings"].to_string().matches("goes on counting").count() > 0 {
             break;
         }
     }

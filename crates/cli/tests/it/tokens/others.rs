@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gridlane_auth::identity::TokenIdentity;
 use gridlane_auth::token::{self, Issuer, KeySet};
-use gridlane_auth::{Cause, Grants, Identity, Operation, Policy, Refusal, Requester};
+use gridlane_auth::{Asker, Cause, Grants, Identity, Operation, Policy, Refusal};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn ours(token: &str, signer: &Signer) -> Result<TokenIdentity, Refusal> {
 
 fn may(identity: &TokenIdentity, operation: Operation, path: &str) -> bool {
     let identity = Identity::Token(identity.clone());
-    let requester = Requester { identity: &identity, address: "::1".parse().unwrap() };
+    let requester = Asker { identity: &identity, address: "::1".parse().unwrap() };
     Policy::default().decide(requester, operation, ResourcePath::parse(path).unwrap().names()).is_granted()
 }
 
