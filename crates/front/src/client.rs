@@ -65,7 +65,7 @@ impl Client {
         Client { address, identity, doubt: None, is_secure: false, decided: None }
     }
 
-    /// The same for the rules.
+    /// The requester in decisions of the rules.
     pub fn requester(&self) -> Asker<'_> {
         Asker { identity: &self.identity, address: self.address }
     }

@@ -2,8 +2,8 @@
 //!
 //! An address that was wrong a few times about a user waits for its next guess about that user, twice as long each
 //! time; and one that was wrong often, about any users, waits altogether. A wait is for an address and never for a user
-//! alone: guesses keep no user out at other addresses. Where a user is guessed at from many addresses, each of them has a
-//! single guess before it waits. A password that was right once since the start is known and waits for nothing
+//! alone: guesses keep no user out at other addresses. Where a user is guessed at from many addresses, each of them has
+//! a single guess before it waits. A password that was right once since the start is known and waits for nothing
 //! ([`SeenPasswords`](gridlane_auth::password::SeenPasswords)).
 //!
 //! Names without a user count like others, so that waits do not tell which users there are.

@@ -22,7 +22,7 @@ pub(crate) const CA_DN: &str = "/DC=org/DC=gridlane-test/CN=Test CA";
 pub(crate) const ADA_DN: &str = "/DC=org/DC=gridlane-test/OU=Users/CN=Ada Lovelace";
 /// The name of Eve.
 pub(crate) const EVE_DN: &str = "/DC=org/DC=gridlane-test/OU=Users/CN=Eve";
-/// The name of Bob, whom the second authority has certified.
+/// The name of Bob, a user of the second authority.
 pub(crate) const BOB_DN: &str = "/DC=org/DC=gridlane-second/CN=Bob";
 /// The name of the server that vouches for members of the VOs.
 pub(crate) const VOMS_DN: &str = "/DC=org/DC=gridlane-test/CN=voms.gridlane.test";
