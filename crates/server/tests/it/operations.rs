@@ -316,7 +316,7 @@ fn the_admin_address_tells_how_it_goes() {
         }
     };
     assert_eq!((unready.status(), get("/healthz").status()), (503, 200));
-    assert!(unready.text().contains("served at / is not the one"), "{}", unready.text());
+    assert!(unready.text().contains("taken the place of export /"), "{}", unready.text());
     std::fs::rename(&aside, &place).unwrap();
     let begun = Instant::now();
     while get("/readyz").status() != 200 {
