@@ -86,7 +86,7 @@ fn watch_this_process(ends: Arc<AtomicBool>) -> std::thread::JoinHandle<Most> {
     })
 }
 
-/// How large each file is: 10 MB where a measurement asks for it.
+/// The size of each file: 10 MB where a measurement asks for it.
 fn size_bytes() -> usize {
     std::env::var("GRIDLANE_MANY_BYTES").map_or(1 << 20, |bytes| bytes.parse().unwrap())
 }

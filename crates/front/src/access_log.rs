@@ -1,9 +1,9 @@
-//! The access log: one JSON object per line and request, written after the answer. And the audit log, which has
-//! only those that change something, in a file of its own.
+//! The access log: one JSON object per line and request, written after the answer. The audit log has only the requests
+//! that change something, in a file of its own.
 //!
-//! A thread of its own writes, so that a slow log stalls no transfer. When it cannot keep up (a pipe whose
-//! reader has stopped) the queue fills; then records are dropped and counted, and a record says how many,
-//! rather than that the service stands still.
+//! A thread of its own writes, so that a slow log stalls no transfer. When it cannot keep up (a pipe whose reader has
+//! stopped) the queue fills; then records are dropped and counted, and a record says how many. The service does not
+//! stand still for them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,7 @@ use gridlane_core::{Error, Result, limits};
 
 use gridlane_share::budget::{self, Budget, Lease, Share};
 
-/// Where requests are recorded. Clones write to the same place.
+/// A log of requests. Clones write to the same place.
 #[derive(Clone)]
 pub struct AccessLog {
     writer: Option<Arc<Writer>>,
@@ -31,8 +31,8 @@ struct Writer {
     lost: Arc<Lost>,
     /// Records that wait.
     waiting: Arc<AtomicUsize>,
-    /// When more of them wait than this, one client has a part of the room: else whoever asks often enough would keep
-    /// others' records out.
+    /// When more of them wait than this, one client has a part of the room: else a client that asks often enough would
+    /// keep the records of others out.
     freely_max: usize,
     crowd: Arc<Budget>,
 }
@@ -40,21 +40,21 @@ struct Writer {
 /// Records that found the queue full.
 #[derive(Default)]
 struct Lost {
-    /// Since the writer last told of them.
-    untold: AtomicU64,
+    /// Since the last record that says so.
+    unreported: AtomicU64,
     /// Since the start.
     total: AtomicU64,
 }
 
 enum Message {
     Line(String, Option<Lease>),
-    /// Open the file again, which somebody may have moved away.
+    /// Open the file again, which may have been moved away.
     Reopen,
     /// Hang up when everything before it is written.
     Flush(SyncSender<()>),
 }
 
-/// What the writer writes to.
+/// The file or stream that records go to.
 enum Target {
     File { path: PathBuf, file: File, is_synced: bool },
     Other(Box<dyn Write + Send>),
@@ -89,21 +89,21 @@ impl Write for Target {
     }
 }
 
-/// Between two tries to tell the writer something while its queue is full.
+/// Between two tries to hand the writer a message while its queue is full.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
 
 impl AccessLog {
-    /// Nowhere.
+    /// A log that keeps nothing.
     pub fn off() -> AccessLog {
         AccessLog { writer: None }
     }
 
-    /// At the end of a file, which is created readable to its owner and group where it does not exist.
+    /// A log at the end of a file, which is created readable to its owner and group where it does not exist.
     pub fn to_file(path: &Path) -> Result<AccessLog> {
         AccessLog::to_file_of(path, false)
     }
 
-    /// The same, and brought to the device after each batch of records.
+    /// The same, and each batch of records is brought to the device.
     pub fn to_synced_file(path: &Path) -> Result<AccessLog> {
         AccessLog::to_file_of(path, true)
     }
@@ -113,12 +113,12 @@ impl AccessLog {
         AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX)
     }
 
-    /// On the standard error output. Fails when no thread can be had.
+    /// A log on the standard error output. Fails when no thread can be had.
     pub fn to_stderr() -> Result<AccessLog> {
         AccessLog::with_queue(Target::Other(Box::new(io::stderr())), limits::ACCESS_RECORDS_MAX)
     }
 
-    /// Wherever `target` leads; nowhere when no thread can be had.
+    /// A log that goes to `target`; one that keeps nothing when no thread can be had.
     pub fn to_writer(target: impl Write + Send + 'static) -> AccessLog {
         let log = AccessLog::with_queue(Target::Other(Box::new(target)), limits::ACCESS_RECORDS_MAX);
         log.unwrap_or_else(|_| AccessLog::off())
@@ -128,19 +128,19 @@ impl AccessLog {
         let (messages, queue) = sync_channel(records_max);
         let lost = Arc::<Lost>::default();
         let lost_too = Arc::clone(&lost);
-        // Half of the room is for whoever comes first, and of the rest one client has a part.
+        // Half of the room is taken in the order of arrival, and of the rest one client has a part.
         let all = records_max / 2;
         let crowd = Budget::new("log_records", Share { all, one: (all / limits::CLIENT_PART).max(1) });
         let waiting = Arc::<AtomicUsize>::default();
         let waiting_too = Arc::clone(&waiting);
         std::thread::Builder::new()
             .spawn(move || write_lines(&queue, &lost_too, &waiting_too, BufWriter::new(target)))
-            .map_err(|cause| Error::local_io("there is no thread for a log", &cause))?;
+            .map_err(|cause| Error::local_io("cannot start the thread that writes a log", &cause))?;
         Ok(AccessLog { writer: Some(Arc::new(Writer { messages, lost, waiting, freely_max: all, crowd })) })
     }
 
-    /// Opens the file again: whoever rotates logs has given the old one another name. When that fails the old
-    /// one is written on, and says so. Does nothing where there is no file.
+    /// Opens the file again, for log rotation, which has given the old one another name. When that fails the log goes
+    /// on in the old file, with a note that says so. Does nothing where there is no file.
     pub fn reopen(&self) {
         self.tell(Message::Reopen, limits::ACCESS_LOG_STOP_MAX);
     }
@@ -158,7 +158,7 @@ impl AccessLog {
         self.write_line(record);
     }
 
-    /// Records what happened to the server and not to a request.
+    /// Records an event of the server that belongs to no request.
     pub fn note(&self, what: &str) {
         self.write_line(&Note { time: timestamp(SystemTime::now()), error: what });
     }
@@ -177,12 +177,12 @@ impl AccessLog {
         });
         if !has_room {
             writer.waiting.fetch_sub(1, Ordering::Relaxed);
-            writer.lost.untold.fetch_add(1, Ordering::Relaxed);
+            writer.lost.unreported.fetch_add(1, Ordering::Relaxed);
             writer.lost.total.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Tells the writer something that must not be lost, unless its queue stays full for too long.
+    /// Hands the writer a message that must not be lost, unless its queue stays full for too long.
     fn tell(&self, mut message: Message, deadline: Duration) {
         let Some(writer) = &self.writer else { return };
         let began = Instant::now();
@@ -203,14 +203,14 @@ impl AccessLog {
         let began = Instant::now();
         let (done, written) = sync_channel(1);
         self.tell(Message::Flush(done), deadline);
-        // A thread that hangs in a write ends with the process. Hung up without a word: it was never told.
+        // A thread that hangs in a write ends with the process. Hung up without a record: none was handed over.
         let left = deadline.saturating_sub(began.elapsed());
         !matches!(written.recv_timeout(left), Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected))
     }
 }
 
 fn line_of(record: &impl serde::Serialize) -> Option<String> {
-    // Who reads it in a terminal is not to be fooled by what a client has called its file.
+    // A reader's terminal is not to be fooled by a client's name for its file.
     let mut line = printable_json(serde_json::to_string(record).ok()?);
     line.push('\n');
     Some(line)
@@ -236,26 +236,31 @@ fn write_lines(queue: &Receiver<Message>, lost: &Lost, lines: &AtomicUsize, mut 
                     if let Target::File { path, file, .. } = target.get_mut() {
                         match Target::open(path) {
                             Ok(again) => *file = again,
-                            Err(error) => note(&mut target, &format!("still in the old file: {error}")),
+                            Err(error) => note(
+                                &mut target,
+                                &format!(
+                                    "the log goes on in the old file, which cannot be opened again: {error}"
+                                ),
+                            ),
                         }
                     }
                 }
                 Message::Flush(done) => waiting.push(done),
             }
         }
-        let count = lost.untold.swap(0, Ordering::Relaxed);
+        let count = lost.unreported.swap(0, Ordering::Relaxed);
         if count > 0 {
             note(&mut target, &format!("{count} records lost: the log was not written fast enough"));
         }
         let _ = target.flush();
         for done in waiting {
-            // Nobody waits any longer: they had a deadline.
+            // Past their deadline the callers are gone.
             let _ = done.send(());
         }
     }
 }
 
-/// What is not about a request.
+/// A record that is not about a request.
 #[derive(serde::Serialize)]
 struct Note<'a> {
     time: String,
@@ -280,49 +285,49 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<&'static str>,
     pub(crate) method: &'a str,
-    /// As sent, without the query, which may hold a token.
+    /// The path that was sent, without the query, which may hold a token.
     pub(crate) path: &'a str,
-    /// Of a COPY or MOVE, likewise.
+    /// The same of the destination of a COPY or MOVE.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) destination: Option<&'a str>,
-    /// Of HTTP; over root:// 0 or the number of an error.
+    /// The status of HTTP; over root:// 0 or the number of an error.
     pub(crate) status: u16,
-    /// Of the body.
+    /// Bytes of the request's body.
     pub(crate) bytes_in: u64,
-    /// Of the body.
+    /// Bytes of the answer's body.
     pub(crate) bytes_out: u64,
     pub(crate) seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<String>,
-    /// Who made it, as far as it was proved.
+    /// The requester, as far as it was proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<&'a Identity>,
-    /// What was decided last, or refused first, in one word; nothing where no rule was asked.
+    /// The operation of the last decision, or of the first that refuses, in one word; nothing where no rule was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operation: Option<&'static str>,
-    /// By which rule it was allowed, or why not.
+    /// The rule that allowed it, or why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) decision: Option<&'a str>,
-    /// Where, if not at `path`.
+    /// The path of the decision, if it is not `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) decided_path: Option<String>,
-    /// What the client of root:// says that its user is called: nobody has checked it.
+    /// The user's name by the login of root://: it is not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<String>,
-    /// What the client calls the request (`X-Request-Id`).
+    /// The client's id of the request (`X-Request-Id`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_id: Option<String>,
-    /// What it is for (`ClientInfo`, as FTS sends it).
+    /// The purpose of the request (`ClientInfo`, as FTS sends it).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_info: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<&'a str>,
 }
 
-/// What a client says of a request, as far as it can be recorded: visible ASCII, and not much of it.
-pub(crate) fn told(value: &str) -> String {
+/// A client's text about a request in the form in which it is recorded: visible ASCII, and not much of it.
+pub(crate) fn loggable(value: &str) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
     let plain: String = value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect();
     plain.trim().to_owned()
@@ -391,7 +396,7 @@ mod tests {
         }
     }
 
-    /// A client that asks all the time loses records of its own, and none of others'.
+    /// A client that asks all the time loses records of its own, and none of the others'.
     #[test]
     fn one_client_does_not_fill_the_queue_of_all() {
         let reader = Stalled::default();
@@ -416,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_the_log_loses_records_and_stops_nothing() {
+    fn a_reader_that_stops_loses_records_and_stalls_nothing() {
         let reader = Stalled::default();
         let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10).unwrap();
         for _ in 0..100 {
@@ -426,13 +431,13 @@ mod tests {
         assert!(log.finish(Duration::from_secs(60)));
         let lines = reader.lines();
         let kept = lines.iter().filter(|line| line["error"] == "x").count();
-        let told: usize = lines
+        let unrecorded: usize = lines
             .iter()
             .filter_map(|line| line["error"].as_str()?.split_once(" records lost")?.0.parse::<usize>().ok())
             .sum();
         assert!((10..100).contains(&kept), "{kept}");
-        assert_eq!(kept + told, 100, "{lines:?}");
-        assert_eq!(log.lost() as usize, told);
+        assert_eq!(kept + unrecorded, 100, "{lines:?}");
+        assert_eq!(log.lost() as usize, unrecorded);
     }
 
     #[test]
@@ -453,9 +458,9 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_say_is_bounded_and_plain() {
-        assert_eq!(told("a\u{e9}b c\"\u{7f}"), "ab c\"");
-        assert_eq!(told(&"x".repeat(5000)).len(), limits::LOGGED_FIELD_BYTES_MAX);
+    fn text_of_clients_is_bounded_and_plain() {
+        assert_eq!(loggable("a\u{e9}b c\"\u{7f}"), "ab c\"");
+        assert_eq!(loggable(&"x".repeat(5000)).len(), limits::LOGGED_FIELD_BYTES_MAX);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The admin address: `/healthz`, `/readyz` and `/metrics`, for whoever can connect.
+//! The admin address: `/healthz`, `/readyz` and `/metrics`, for every client that can connect.
 //!
 //! It is no part of the service: few connections at a time, one request each, everything within a few seconds.
 
@@ -47,7 +47,7 @@ pub(crate) async fn serve<S: Service>(
         let holder = Holder::of(peer.ip());
         let Ok(waiting) = generation.front.budgets.admin_waiting.try_take(holder, 1) else { continue };
         tokio::spawn(budget::on_behalf(holder, async move {
-            // Whoever does not finish in time is cut; and one client alone does not hold up another.
+            // A client that does not finish in time is cut; and one client alone does not hold up another.
             let turn = generation.front.budgets.admin.take(holder, 1);
             let Ok(turn) = timeout(limits::ADMIN_REQUEST_MAX, turn).await else { return };
             drop(waiting);
@@ -89,7 +89,7 @@ async fn exchange<S: Service>(
     }
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
-    // Until the client has seen the answer: a body that nobody read would make the kernel reset the connection.
+    // Until the client has seen the answer: an unread body would make the kernel reset the connection.
     let mut rest = [0; READ_BYTES];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
@@ -107,7 +107,10 @@ async fn decide<S: Service>(
     }
     let path = head.path().map(ToString::to_string).unwrap_or_default();
     if !matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics") {
-        return Reply::failure(Status::NOT_FOUND, "there are /healthz, /readyz and /metrics");
+        return Reply::failure(
+            Status::NOT_FOUND,
+            "nothing is at this path: the admin address has /healthz, /readyz and /metrics",
+        );
     }
     if !matches!(head.method, Method::Get | Method::Head) {
         return Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
@@ -122,7 +125,7 @@ async fn decide<S: Service>(
     match path.as_str() {
         "/healthz" => text(Status::OK, "alive"),
         "/readyz" => match phase {
-            Phase::Serving => match generation.service.ails().await {
+            Phase::Serving => match generation.service.fault().await {
                 None => text(Status::OK, "ready"),
                 Some(what) => text(Status::SERVICE_UNAVAILABLE, &what),
             },
@@ -132,7 +135,8 @@ async fn decide<S: Service>(
     }
 }
 
-/// The page of metrics: here for whoever can connect, and at the server's own address for who may administer it.
+/// The page of metrics: here for every client that can connect, and at the server's own address for those that may
+/// administer it.
 pub(crate) async fn metrics<S: Service>(generation: &Generation<S>, phase: Phase) -> Reply {
     Reply::new(Status::OK)
         .field("Content-Type", CONTENT_TYPE)
@@ -143,7 +147,7 @@ pub(crate) async fn metrics<S: Service>(generation: &Generation<S>, phase: Phase
 async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     let front = &*generation.front;
     let mut page = Page::default();
-    page.family("build", Kind::Info, "", "Which program this is.");
+    page.family("build", Kind::Info, "", "The name and version of the program.");
     page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.family(
         "start_time_seconds",
@@ -164,7 +168,7 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
         "throttle_clients",
         Kind::Gauge,
         "",
-        "Clients, users and virtual organisations that are kept in mind because of limits of each.",
+        "Clients, users and virtual organisations whose limits are tracked.",
     );
     page.sample("", &[], front.throttle.parties());
     page.family(
@@ -219,7 +223,7 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     for (name, help, moment_s) in [
         (
             "trust_anchor_expiry_seconds",
-            "When the first of the authorities expires whose certificates count, in seconds since 1970.",
+            "When the first of the trusted certificate authorities expires, in seconds since 1970.",
             trust.and_then(Trust::earliest_expiry_s),
         ),
         (
@@ -251,10 +255,9 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.finish()
 }
 
-/// What clients share: how much there is, how much of it one client has at most, how much is taken, and how often it was
-/// not enough.
+/// The budgets of all clients: their size, one client's part, what is taken, and how often it was not enough.
 fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
-    // Of those that each device has: all together.
+    // The budgets of each device, summed over devices.
     let mut all: Vec<(&'static str, Vec<Arc<Budget>>)> = Vec::new();
     for budget in front.budgets.all().map(Arc::clone).into_iter().chain(of_service) {
         match all.iter_mut().find(|(name, _)| *name == budget.name()) {
@@ -264,20 +267,15 @@ fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
     }
     let sum =
         |same: &[Arc<Budget>], of: fn(&Budget) -> usize| same.iter().map(|budget| of(budget)).sum::<usize>();
-    page.family("budget_limit", Kind::Gauge, "", "How much there is of what clients share.");
+    page.family("budget_limit", Kind::Gauge, "", "The size of each budget that clients share.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.share().all));
     }
-    page.family(
-        "budget_share",
-        Kind::Gauge,
-        "",
-        "How much of it one client has at most, of devices at each.",
-    );
+    page.family("budget_share", Kind::Gauge, "", "One client's part of it at most, of devices at each.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], same[0].share().one);
     }
-    page.family("budget_used", Kind::Gauge, "", "How much of it is taken now.");
+    page.family("budget_used", Kind::Gauge, "", "The part of it that is taken now.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.used()));
     }
@@ -285,7 +283,7 @@ fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
         "budget_short",
         Kind::Counter,
         "",
-        "How often nothing was left at once: of one client's share, or of all.",
+        "Requests for it that found nothing left at once: of one client's share, or of all.",
     );
     for (name, same) in &all {
         let refused = same.iter().map(|budget| budget.refused());

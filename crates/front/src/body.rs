@@ -47,17 +47,17 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// What is there.
+    /// The unread bytes.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// How much memory it takes.
+    /// The memory it takes, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Says that the first `count` bytes are used.
+    /// Marks the first `count` bytes as used.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end);
@@ -76,7 +76,7 @@ impl Inbox {
         Ok(count)
     }
 
-    /// Where the next bytes go; followed by [`received`](Inbox::received). It grows with what has come.
+    /// The place of the next bytes; followed by [`received`](Inbox::received). It grows with what has come.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.room_of(usize::MAX)
     }
@@ -91,14 +91,14 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
-    /// How much memory it takes once it has [such room](Inbox::room_of).
+    /// The memory it takes once it has [such room](Inbox::room_of), in bytes.
     pub(crate) fn len_with_room(&self, needed: usize) -> usize {
         let unread = self.end - self.start;
         let ahead = READ_BYTES.max((unread / 2).min(needed.saturating_sub(unread)));
         self.bytes.len().max(unread + ahead)
     }
 
-    /// So many bytes came into the room.
+    /// Adds `count` bytes that came into the room.
     pub(crate) fn received(&mut self, count: usize) {
         self.end += count;
     }
@@ -111,7 +111,7 @@ impl Inbox {
     }
 }
 
-/// Why a body could not be read to its end.
+/// The reason why a body could not be read to its end.
 #[derive(Debug)]
 pub enum BodyError {
     /// No byte came for too long.
@@ -135,7 +135,7 @@ impl From<Impatience> for BodyError {
 }
 
 impl BodyError {
-    /// The answer, for whoever still listens.
+    /// The answer, for a client that still listens.
     pub fn reply(&self) -> Reply {
         match self {
             BodyError::Stalled => {
@@ -180,7 +180,7 @@ impl Body {
         Body { rest, received: 0 }
     }
 
-    /// Whether every byte was read: only then can the connection carry another request.
+    /// True if every byte was read: only then can the connection carry another request.
     pub(crate) fn is_ended(&self) -> bool {
         matches!(self.rest, Rest::Ended(_))
     }
@@ -190,7 +190,7 @@ impl Body {
         self.received
     }
 
-    /// What a chunked body said behind its data.
+    /// The fields behind the data of a chunked body.
     pub fn trailers(&self) -> Option<&Headers> {
         match &self.rest {
             Rest::Ended(Some(decoder)) => Some(decoder.trailers()),

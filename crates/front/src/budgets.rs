@@ -57,7 +57,7 @@ impl Budgets {
 
     /// Goes by other settings.
     pub(crate) fn resize(&self, connections: Share, has_root: bool, shares: &Shares) {
-        // Without the other protocol there is nobody to leave anything to.
+        // Without the other protocol there is none to leave anything to.
         let protocol = match has_root {
             true => Shares::protocol(connections.all),
             false => Share { one: connections.all, ..connections },

@@ -16,7 +16,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Lends one. Its contents are left over from somebody else: write before reading.
+    /// Lends one. Its contents are left over from other transfers: write before reading.
     pub fn lend(self: &Arc<Buffers>) -> Lent {
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Lent {
@@ -26,7 +26,7 @@ impl Buffers {
     }
 }
 
-/// A buffer that goes home when it is dropped.
+/// A buffer that returns to the others when it is dropped.
 pub struct Lent {
     /// There until drop.
     buffer: Option<AlignedBuf>,

@@ -27,9 +27,9 @@ use gridlane_net::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use crate::access_log::{Record, timestamp, told};
+use crate::access_log::{Record, loggable, timestamp};
 use crate::auth;
-use crate::auth::certificates::Shown;
+use crate::auth::certificates::PeerChain;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
 use crate::client::{Client, Decided};
@@ -37,7 +37,7 @@ use crate::front::Front;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::generation::{Current, Generation};
 use crate::host_name::is_our_name;
-use crate::idle::{Idle, Interruption, Watched};
+use crate::idle::{Idle, Interruption, PhaseWatch};
 use crate::linger::linger;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
@@ -54,31 +54,32 @@ use gridlane_share::budget::{self, Holder};
 /// that asks for one file after the other would have them made anew for each.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
 
-/// The buffer of an answer is kept for the next one, unless it has become larger: the largest small payload and its head.
+/// The buffer of an answer is kept for the next one, unless it has become larger: the largest small payload and its
+/// head.
 const ANSWER_KEPT_BYTES: usize = gather::SMALL_BYTES as usize + 4096;
 
-/// Where the metrics are, for who may administer the server: no export has such names.
+/// The path of the metrics, for clients that may administer the server: no export has such names.
 const METRICS_NAMES: [&[u8]; 2] = [b".gridlane", b"metrics"];
 
-/// What came next.
+/// The next event on the connection.
 enum Next {
     Request(RequestHead),
     /// Something that gets an answer, and nothing after it.
     Refused(Reply),
-    /// Nothing: the connection ends without a word.
+    /// Nothing: the connection ends without an answer.
     Ended,
 }
 
 /// One connection, protocol detected and TLS established.
 pub(crate) struct Connection<S: Service> {
-    /// As of the beginning of the request in hand.
+    /// The generation at the beginning of the request in hand.
     generation: Arc<Generation<S>>,
     /// Its front.
     front: Arc<Front>,
-    /// As of now.
+    /// The generation of this moment.
     current: Current<S>,
     wire: Wire,
-    phase: Watched,
+    phase: PhaseWatch,
     idle: Idle,
     metrics: Arc<Metrics>,
     /// Where heads and small answers are put together; empty between two requests.
@@ -87,25 +88,25 @@ pub(crate) struct Connection<S: Service> {
     /// that is ours.
     is_local: bool,
     /// The certificate that the client has shown.
-    shown: Shown,
-    /// Whose it is beside its address, as far as they have limits.
+    chain: PeerChain,
+    /// The user and virtual organisation that it is counted for, beside its address, as far as they have limits.
     counted: (Parties, Connected),
     /// The request in hand.
     request: InHand,
-    /// What the service keeps for the next request.
+    /// State that the service keeps for the next request.
     kept: S::Kept,
-    /// When the last answer was sent, if it was a part of a file: others of the same file may be asked for.
+    /// The time when the last answer was sent, if it was a part of a file: others of the same file may be asked for.
     part_sent: Option<Instant>,
 }
 
-/// What is known of a request beside its head.
+/// A request in hand, without its head.
 struct InHand {
-    /// When its first byte came.
+    /// The time of its first byte.
     began: Instant,
     /// Unique among the requests of this process, and nearly so among all.
     id: String,
     client: Client,
-    /// The macaroon by which the client has proved who it is, if it did so by one.
+    /// The macaroon by which the client has authenticated, if it did so by one.
     macaroon: Option<Secret>,
 }
 
@@ -121,8 +122,8 @@ impl<S: Service> Connection<S> {
         let client = Client::anonymous(stream.peer().ip().to_canonical());
         let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
-        let (shown, counted) = (Shown::default(), Default::default());
-        let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
+        let (chain, counted) = (PeerChain::default(), Default::default());
+        let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), PhaseWatch::new(phase));
         let (metrics, answer) = (Arc::clone(&front.data.metrics), Vec::new());
         Connection {
             generation,
@@ -134,7 +135,7 @@ impl<S: Service> Connection<S> {
             metrics,
             answer,
             is_local,
-            shown,
+            chain,
             counted,
             request,
             kept: S::Kept::default(),
@@ -169,7 +170,7 @@ impl<S: Service> Connection<S> {
             match closes {
                 Ok(false) => {}
                 Ok(true) => return self.close().await,
-                // The client is gone, or takes nothing: there is nobody to close in good order with.
+                // The client is gone, or takes nothing: there is no end in good order.
                 Err(_) => return,
             }
         }
@@ -193,29 +194,29 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// How fast bytes may go for whom the request in hand counts.
+    /// The rate limits that hold for the request in hand.
     fn paces(&self, address: IpAddr) -> Paces {
         let (limits, throttle) = (&self.front.limits, &self.front.throttle);
         if limits.are_none() {
             return Paces::default();
         }
-        let of_user = throttle.paces(&limits.who(&self.request.client.identity));
-        throttle.paces(&limits.at(address)).and(of_user)
+        let of_user = throttle.paces(&limits.of_identity(&self.request.client.identity));
+        throttle.paces(&limits.of_address(address)).and(of_user)
     }
 
-    /// Counts the connection for whoever its certificate says that the client is: before there is a request.
+    /// Counts the connection for the identity of its certificate: before there is a request.
     fn count_certificate(&mut self) -> Result<(), By> {
         let front = Arc::clone(&self.front);
         if front.limits.user_and_vo_are_none() {
             return Ok(());
         }
-        match self.shown.judged(&front, &self.wire.stream, now_s()) {
-            Some(judged) => self.count(&front.limits.who(&judged.identity)),
+        match self.chain.judged(&front, &self.wire.stream, now_s()) {
+            Some(judged) => self.count(&front.limits.of_identity(&judged.identity)),
             None => Ok(()),
         }
     }
 
-    /// Counts the connection for these, and for those that it was counted for before no longer.
+    /// Counts the connection for these, and no longer for those that it was counted for before.
     fn count(&mut self, parties: &Parties) -> Result<(), By> {
         if self.counted.0 != *parties {
             self.counted = Default::default();
@@ -252,7 +253,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Waits for a request to begin; whether it does.
+    /// Waits for a request to begin; false if none does.
     async fn first_bytes(&mut self) -> bool {
         if self.phase.now() == Phase::Stopping {
             return self.next_part().await;
@@ -287,8 +288,8 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// While the server stops: waits for a request of a client that has just fetched a part of a file; whether it comes.
-    /// The client's pause begins when it has the part, and not when the kernel has.
+    /// While the server stops: waits for a request of a client that has just fetched a part of a file; false if none
+    /// comes. The client's pause begins when it has the part, and not when the kernel has.
     async fn next_part(&mut self) -> bool {
         let Some(sent) = self.part_sent else { return false };
         let pause = self.front.data.deadlines.drain_pause;
@@ -307,7 +308,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// A request begins: with the configuration of this moment, to its end.
+    /// Begins a request: the configuration of this moment holds to its end.
     fn begin(&mut self) {
         if self.current.has_changed().unwrap_or(false) {
             self.generation = Arc::clone(&self.current.borrow_and_update());
@@ -324,10 +325,10 @@ impl<S: Service> Connection<S> {
         };
     }
 
-    /// Has the service decide, about everything but what is the front's own.
+    /// Has the service answer, but for what is the front's own.
     async fn decide(&mut self, head: &RequestHead, body: &mut Body) -> Reply {
         let client = &self.request.client;
-        // Others are not told that there is something.
+        // Other clients are not told that there is something.
         if let (Method::Get | Method::Head, Some(path)) = (&head.method, head.path())
             && path.names().eq(METRICS_NAMES)
             && self.front.may_administer(client)
@@ -347,7 +348,7 @@ impl<S: Service> Connection<S> {
         self.generation.service.answer(exchange).await
     }
 
-    /// Answers a request, if it was admitted; returns whether the connection is to be closed.
+    /// Answers a request, if it was admitted; returns true if the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead, admitted: Result<(), Reply>) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let uploading =
@@ -402,7 +403,7 @@ impl<S: Service> Connection<S> {
         outcome.map(|_| reply.closes)
     }
 
-    /// Whether a request is for us, and not one too many; and who makes it.
+    /// Checks that a request is for this server and within the limits, and finds its client.
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
         let front = &*self.front;
         let address = self.request.client.address;
@@ -410,17 +411,17 @@ impl<S: Service> Connection<S> {
             let what = "the Host is neither an address nor a name of this machine";
             return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
         }
-        // Before it is looked at who asks, which costs most.
-        take_request(front, &front.limits.at(address))?;
-        let (stream, shown, client) = (&self.wire.stream, &mut self.shown, self.request.client.clone());
+        // Before the authentication, which costs most.
+        take_request(front, &front.limits.of_address(address))?;
+        let (stream, chain, client) = (&self.wire.stream, &mut self.chain, self.request.client.clone());
         let peer = stream.peer().ip().to_canonical();
         let is_secure = stream.is_tls()
             || address.is_loopback() && stream.proxy().is_none()
             || forwarded::is_https(&head.headers, peer, &front.trusted_forwarders);
         let (client, macaroon) =
-            auth::who(front, head, auth::By { client, is_secure, stream, shown }).await?;
+            auth::authenticate(front, head, auth::Via { client, is_secure, stream, chain }).await?;
         (self.request.client, self.request.macaroon) = (client, macaroon);
-        let parties = front.limits.who(&self.request.client.identity);
+        let parties = front.limits.of_identity(&self.request.client.identity);
         if !parties.are_none() {
             self.count(&parties).map_err(|by| too_many(by).closing())?;
             take_request(&self.front, &parties)?;
@@ -428,8 +429,9 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// The data plane of an answer: its head is in `answer`, so long, and whether all of its payload is behind it. Counts the
-    /// payload's bytes in `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
+    /// The data plane of an answer. Its head is in `answer`: `head_len` bytes; and if `is_whole`, all of its payload is
+    /// behind it. Counts the payload's bytes in `sent`, also when it fails. A failure that the client was told of is
+    /// inside of `Ok`.
     async fn send(
         &mut self,
         reply: &mut Reply,
@@ -551,8 +553,8 @@ impl<S: Service> Connection<S> {
             None => RequestHead::glimpse(self.wire.inbox.unread()).unwrap_or_default(),
         };
         let path = path.split('?').next().unwrap_or_default();
-        // A path that was understood is encoded, and told whole; nothing else of a client's words is.
-        let (method, refused_path) = (told(method), head.is_none().then(|| told(path)));
+        // A path that was understood is encoded, and logged whole; nothing else of a client's text is.
+        let (method, refused_path) = (loggable(method), head.is_none().then(|| loggable(path)));
         let path = refused_path.as_deref().unwrap_or(path);
         let decided = self.request.client.decision();
         let failure = failure.map(ToString::to_string);
@@ -574,15 +576,15 @@ impl<S: Service> Connection<S> {
             bytes_in,
             bytes_out,
             seconds: duration.as_secs_f64(),
-            range: field("range").map(told),
+            range: field("range").map(loggable),
             identity: head.map(|_| &*self.request.client.identity),
             operation: decided.as_ref().and_then(Decided::operation),
-            decision: decided.as_ref().map(|decided| decided.what.as_str()),
+            decision: decided.as_ref().map(|decided| decided.outcome.as_str()),
             decided_path: decided.as_ref().and_then(|decided| decided.path_beside(path)),
             user: None,
-            user_agent: field("user-agent").map(told),
-            client_id: field("x-request-id").map(told),
-            client_info: field("clientinfo").map(told),
+            user_agent: field("user-agent").map(loggable),
+            client_id: field("x-request-id").map(loggable),
+            client_info: field("clientinfo").map(loggable),
             error: failure.as_deref().or(reply.cause.as_deref()),
         };
         if is_logged {
@@ -594,7 +596,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Of what there is too much.
+/// The limit that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
     /// Connections altogether.
@@ -605,11 +607,11 @@ pub(crate) enum Excess {
     Party(By),
 }
 
-/// Takes a request from what each of these may ask.
+/// Takes a request from the allowance of each of these.
 fn take_request(front: &Front, parties: &Parties) -> Result<(), Reply> {
     front.throttle.request(parties).map_err(|(by, wait)| {
         front.data.metrics.throttled(by);
-        throttled(&format!("{} asks too often", by.named()), wait)
+        throttled(&format!("{} sends too many requests", by.named()), wait)
     })
 }
 
@@ -625,7 +627,7 @@ fn throttled(what: &str, wait: Duration) -> Reply {
     Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
 }
 
-/// Whether a method changes something, or asks for a macaroon with which somebody can.
+/// True if a method changes something, or asks for a macaroon that allows changes.
 fn changes(method: &Method) -> bool {
     use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
     matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
@@ -634,7 +636,7 @@ fn changes(method: &Method) -> bool {
 /// A URL or path as it may stand in a log: without a query, which may be a token, and without a password.
 fn without_secrets(target: &str) -> String {
     let target = target.split(['?', '#']).next().unwrap_or_default();
-    // As a path that was understood: nothing of it means anything to a terminal.
+    // Encoded like a path that was understood: nothing of it means anything to a terminal.
     let target = &*percent_encoding::utf8_percent_encode(target, percent_encoding::CONTROLS).to_string();
     match target.split_once("://") {
         Some((scheme, rest)) => {
@@ -651,13 +653,13 @@ mod tests {
 
     #[test]
     fn no_secret_gets_into_a_log() {
-        for (target, shown) in [
+        for (target, logged) in [
             ("https://user:pw@host:1094/a?authz=x", "https://host:1094/a"),
             ("/a@b/c#d", "/a@b/c"),
             ("http://h", "http://h"),
             ("http://u@h", "http://h"),
         ] {
-            assert_eq!(without_secrets(target), shown);
+            assert_eq!(without_secrets(target), logged);
         }
     }
 }

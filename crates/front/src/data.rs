@@ -1,4 +1,4 @@
-//! What moves bytes, and what that is counted by: all that the data plane needs of a server.
+//! The parts of a server that move bytes, and their counters: all that the data plane needs.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::settings::Deadlines;
 
-/// What a data path needs.
+/// Everything that a data path needs.
 pub struct DataPath {
     /// Where bytes are on their way.
     pub buffers: Arc<Buffers>,
     /// The rate limit of the whole server.
     pub(crate) pace: Option<Pace>,
-    /// How long things may take.
+    /// Deadlines.
     pub deadlines: Deadlines,
-    /// What is counted.
+    /// Counters.
     pub metrics: Arc<Metrics>,
 }

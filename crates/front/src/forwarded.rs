@@ -1,6 +1,6 @@
-//! The client's address as proxies in front of us tell it: `X-Forwarded-For`, and `Forwarded` (RFC 7239).
+//! The client's address as proxies in front of the server tell it: `X-Forwarded-For`, and `Forwarded` (RFC 7239).
 //!
-//! Each proxy appends the address of whoever connected to it. Read from the end, the first address that is not a
+//! Each proxy appends the address of the peer that connected to it. Read from the end, the first address that is not a
 //! trusted proxy's own is the client's: what stands in front of it the client may have made up.
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,19 +10,20 @@ use gridlane_dav::Headers;
 
 use crate::client::Client;
 
-/// Whether `peer` is one of those in `trusted`, who speak for many.
+/// True if `peer` is one of those in `trusted`, which forward requests of many clients.
 pub(crate) fn is_forwarder(peer: IpAddr, trusted: &[Network]) -> bool {
     trusted.iter().any(|network| network.contains(peer))
 }
 
-/// The client of a request that came from `peer`, of whom only those in `trusted` are believed.
+/// The client of a request that came from `peer`, where only those in `trusted` are believed.
 pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> IpAddr {
     let is_trusted = |address: IpAddr| is_forwarder(address, trusted);
     let mut client = peer;
     if !is_trusted(client) {
         return client;
     }
-    // A proxy writes one of the two; where both stand, one is the client's invention, and nobody can tell which.
+    // A proxy writes one of the two; where both stand, one is the client's invention, and cannot be told from the
+    // other.
     let elements: Vec<Option<IpAddr>> =
         match (headers.contains("forwarded"), headers.contains("x-forwarded-for")) {
             (true, true) => return Client::UNKNOWN,
@@ -41,7 +42,7 @@ pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> Ip
     client
 }
 
-/// Whether a trusted proxy that a request came from says that its client speaks https, and no proxy on the way says
+/// True if a trusted proxy that a request came from says that its client speaks https, and no proxy on the way says
 /// something else.
 pub fn is_https(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> bool {
     let elements = headers.list("forwarded").map(|element| parameter(element, "proto").unwrap_or_default());
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn https_is_what_all_trusted_proxies_say() {
+    fn https_needs_the_word_of_all_trusted_proxies() {
         let trusted = Network::parse_list(["10.0.0.0/8"]).unwrap();
         for (peer, fields, expected) in [
             ("10.0.0.1", "", false),

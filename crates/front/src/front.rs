@@ -1,4 +1,4 @@
-//! What the front of a server is at the moment: all that an operator decides about it, and what outlives that.
+//! The front of a server: all that an operator decides about it, and what outlives such decisions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use gridlane_share::budget::{Holder, Share};
 
 use crate::access_log::AccessLog;
 use crate::auth::chains::Chains;
-use crate::auth::challenge::Asking;
+use crate::auth::challenge::AuthMethods;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
 use crate::budgets::Budgets;
@@ -27,45 +27,45 @@ use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 
 /// The front of a server by one generation of the settings, with what all of them share behind pointers.
 pub struct Front {
-    /// What moves bytes.
+    /// The data plane.
     pub data: DataPath,
     pub(crate) acceptor: Acceptor,
     pub(crate) certificate_expires: Option<SystemTime>,
     pub(crate) limits: AllLimits,
-    /// Whose `Forwarded` and `X-Forwarded-For` are believed.
+    /// Proxies whose `Forwarded` and `X-Forwarded-For` are believed.
     pub trusted_forwarders: Vec<Network>,
     /// Names of this machine.
     pub host_names: Vec<String>,
-    /// Whose word counts for who a client is.
+    /// The issuers, authorities and users that are trusted for authentication.
     pub auth: AuthSettings,
-    /// Who may do what.
+    /// The rules.
     pub policy: Arc<Policy>,
-    /// How clients can prove who they are.
-    pub asking: Arc<Asking>,
-    /// What was found of certificates by these settings.
+    /// The methods by which clients can authenticate.
+    pub auth_methods: Arc<AuthMethods>,
+    /// Certificate chains that were verified by these settings.
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
     pub(crate) passwords: Arc<Passwords>,
-    /// What is different over root://.
+    /// Settings of root:// alone.
     pub root: RootSettings,
-    /// Where requests are recorded.
+    /// The log of requests.
     pub access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
     pub(crate) audit_log: AccessLog,
-    /// What all clients share.
+    /// The budgets that all clients share.
     pub budgets: Arc<Budgets>,
     pub(crate) throttle: Arc<Throttle>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub started_s: u64,
-    /// What the budgets are by these settings.
+    /// The sizes of the budgets by these settings.
     room: (Share, Shares),
 }
 
-/// What all generations share.
+/// Everything that all generations share.
 pub(crate) struct Lasting {
     issuer_keys: Arc<Keys>,
     passwords: Arc<Passwords>,
-    /// How many generations there were before the next.
+    /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
     budgets: Arc<Budgets>,
@@ -75,7 +75,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// What a server has at its start.
+    /// The state of a server at its start.
     pub(crate) fn new(started_s: u64) -> gridlane_core::Result<Lasting> {
         let passwords =
             Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
@@ -93,7 +93,7 @@ impl Lasting {
 }
 
 impl Front {
-    /// Another generation, and the settings of the service behind it. Nothing changes for anybody before
+    /// Another generation, and the settings of the service behind it. Nothing changes for any client before
     /// [`begin`](Front::begin).
     pub(crate) fn new<T>(settings: Settings<T>, lasting: Lasting) -> (Front, T) {
         let deadlines = settings.deadlines;
@@ -117,7 +117,7 @@ impl Front {
             limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
-            asking: Arc::new(Asking::of(&settings.auth)),
+            auth_methods: Arc::new(AuthMethods::of(&settings.auth)),
             auth: settings.auth,
             policy: settings.policy,
             chains: Chains::new(lasting.generation),
@@ -135,7 +135,7 @@ impl Front {
         (front, settings.service)
     }
 
-    /// Once it is certain that these settings are used. Reads files.
+    /// Puts the settings to use, once it is certain that they hold. Reads files.
     pub(crate) fn begin(&self) {
         let (connections, shares) = &self.room;
         self.budgets.resize(*connections, self.root.is_enabled, shares);
@@ -143,7 +143,7 @@ impl Front {
         self.throttle.forget_unless(&self.limits);
     }
 
-    /// What the next generation takes over.
+    /// The state that the next generation takes over.
     pub(crate) fn lasting(&self) -> Lasting {
         Lasting {
             issuer_keys: Arc::clone(&self.issuer_keys),
@@ -157,8 +157,8 @@ impl Front {
         }
     }
 
-    /// In whose name a connection from an address is. Those of a proxy that speaks for many by its requests are in the
-    /// server's.
+    /// The holder of a connection from an address. Connections of a proxy that forwards requests of many clients are
+    /// the server's.
     pub(crate) fn holder(&self, from: IpAddr) -> Holder {
         match forwarded::is_forwarder(from, &self.trusted_forwarders) {
             true => Holder::SERVER,
@@ -166,8 +166,8 @@ impl Front {
         }
     }
 
-    /// Counts a connection from an address for these as well. Those of a proxy that speaks for many by its requests are
-    /// not counted: they are nobody's.
+    /// Counts a connection from an address for these as well. Connections of a proxy that forwards requests of many
+    /// clients are not counted.
     pub(crate) fn count(&self, from: IpAddr, parties: &Parties) -> Result<Connected, By> {
         match forwarded::is_forwarder(from, &self.trusted_forwarders) {
             true => Ok(Connected::uncounted()),
@@ -175,22 +175,22 @@ impl Front {
         }
     }
 
-    /// Takes a request over root:// from what its client may ask; whose allowance is used up and how long to wait, if so.
+    /// Takes a request over root:// from its client's allowance; the exhausted one and the time to wait, if so.
     pub fn take_request(&self, client: &Client) -> Result<(), (By, Duration)> {
-        let taken = self.throttle.request(&self.limits.at(client.address));
-        let taken = taken.and_then(|()| self.throttle.request(&self.limits.who(&client.identity)));
+        let taken = self.throttle.request(&self.limits.of_address(client.address));
+        let taken = taken.and_then(|()| self.throttle.request(&self.limits.of_identity(&client.identity)));
         taken.inspect_err(|(by, _)| self.data.metrics.throttled(*by))
     }
 
-    /// Whether the rules let a client do something to what has these names; why not, if they do not. What came of it is noted
-    /// for the log.
+    /// Decides by the rules if a client may do something to a file of these names; the reason, if it may not. The
+    /// outcome is noted for the log.
     pub fn decide<'a>(
         &self,
         client: &Client,
         operation: Operation,
         names: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), Reason> {
-        let decision = self.policy.decide(client.asker(), operation, names.clone());
+        let decision = self.policy.decide(client.requester(), operation, names.clone());
         client.decided(operation, names, decision, !decision.is_granted());
         match decision {
             Decision::Refused(reason) => Err(reason),
@@ -198,7 +198,7 @@ impl Front {
         }
     }
 
-    /// Whether a client may do something to the server itself.
+    /// True if a client may do something to the server itself.
     pub(crate) fn may_administer(&self, client: &Client) -> bool {
         self.decide(client, Operation::Admin, std::iter::empty()).is_ok()
     }

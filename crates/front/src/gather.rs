@@ -33,7 +33,7 @@ const CHUNK_SIZE_BYTES: usize = 7;
 /// Room behind it for the CRLF of a chunk.
 const CHUNK_END_BYTES: usize = 2;
 
-/// What a body is made of.
+/// A part of a body.
 pub(crate) enum Piece {
     /// These bytes.
     Text(Vec<u8>),
@@ -47,12 +47,12 @@ pub(crate) fn pieces(parts: &Multipart) -> impl Iterator<Item = Piece> + Send + 
     parts.parts().flat_map(|part| [Piece::Text(part.head), Piece::File(part.range)]).chain(end)
 }
 
-/// How a body's end is told.
+/// The way in which a client learns the end of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By its length, which was said before.
+    /// By its length, which the head has.
     Length,
-    /// By a last chunk, and a trailer that says whether everything went well.
+    /// By a last chunk, and a trailer with the status of the transfer.
     Status,
 }
 
@@ -65,23 +65,23 @@ pub(crate) async fn send(
     ending: Ending,
 ) -> io::Result<Option<io::Error>> {
     let outcome = send_pieces(sender, object, pieces, ending).await;
-    let (told, line) = match (ending, outcome) {
+    let (failure, line) = match (ending, outcome) {
         (_, Err(Failure::Client(cause))) | (Ending::Length, Err(Failure::Source(cause))) => {
             return Err(cause);
         }
         (Ending::Length, Ok(())) => return Ok(None),
         (Ending::Status, Ok(())) => (None, "200: OK".to_owned()),
         (Ending::Status, Err(Failure::Source(cause))) => {
-            let line = format!("500: {}", transfer::told(&cause));
+            let line = format!("500: {}", transfer::failure_text(&cause));
             (Some(cause), line)
         }
     };
     let end = format!("0\r\n{STATUS_TRAILER}: {line}\r\n\r\n");
     sender.write_paced(end.as_bytes()).await?;
-    Ok(told)
+    Ok(failure)
 }
 
-/// Why a body ends early.
+/// The reason why a body ends early.
 enum Failure {
     /// The file cannot be read, or is another one by now.
     Source(io::Error),
@@ -132,7 +132,7 @@ async fn send_pieces(
     flush(sender, object, &mut buffer, &mut layout, ending, Last::Yes).await
 }
 
-/// Whether a body ends with what is flushed.
+/// Tells if a body ends with what is flushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Yes,
@@ -242,7 +242,7 @@ impl<'a> SmallPayload<'a> {
     }
 }
 
-/// The answer for a file of which nobody can tell what it holds.
+/// The answer for a file whose contents are changing at the moment.
 pub fn being_changed() -> Reply {
     Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
@@ -250,11 +250,11 @@ pub fn being_changed() -> Reply {
 /// Bytes that are sent together: some are in the buffer already, the others are holes.
 struct Layout {
     holes: Vec<Hole>,
-    /// How far the buffer is laid out.
+    /// The end of what is laid out in the buffer.
     end: usize,
 }
 
-/// Where bytes of the file are missing.
+/// A place for bytes of the file that are missing.
 struct Hole {
     place: Range<usize>,
     offset: u64,
@@ -279,7 +279,7 @@ impl Layout {
     }
 }
 
-/// Fills all holes; returns whether a device may have been waited for.
+/// Fills all holes; returns true if a device may have been waited for.
 async fn fill(holes: &[Hole], object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
     let mut left = holes;
     while let [hole, rest @ ..] = left {

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
-/// ours: a page that was fetched from an address belongs to whoever answers there.
+/// True if a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as ours: a
+/// page that was fetched from an address belongs to the server there.
 pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
     let has_port = |rest: &str| {
         rest.is_empty()

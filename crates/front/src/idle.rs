@@ -1,7 +1,7 @@
-//! What a connection waits with between two requests: made once for each connection, and asked for each request.
+//! The wait of a connection between two requests: made once for each connection, and polled for each request.
 //!
-//! Timers, and those who watch for a value to change, stand in lists that all connections share, behind locks. To enter
-//! and leave two of them for each request would cost more than to read the request.
+//! Timers, and tasks that watch for a value to change, stand in lists that all connections share, behind locks. To
+//! enter and leave two of them for each request would cost more than to read the request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,10 +12,10 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::phase::Phase;
 
-/// What ends a wait other than bytes.
+/// Events other than bytes that end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// It has taken as long as it may.
+    /// The wait is as long as it may be.
     Due,
     /// The server stops.
     Stopping,
@@ -27,16 +27,16 @@ pub(crate) struct Idle {
     clock: Pin<Box<Sleep>>,
     phase: watch::Receiver<Phase>,
     stops: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Whether `stops` knows whom to wake.
+    /// True if `stops` has the waker of this task.
     is_watching: bool,
 }
 
 impl Idle {
-    /// Of waits that are due after `usual`, as a rule.
+    /// Waits that are due after `usual`, as a rule.
     pub(crate) fn new(phase: watch::Receiver<Phase>, usual: Duration) -> Idle {
         let mut watched = phase.clone();
         let stops = async move {
-            // Without anybody who could say so, there is no server either.
+            // Without a sender there is no server either.
             let _ = watched.wait_for(|phase| *phase == Phase::Stopping).await;
         };
         Idle { clock: Box::pin(sleep(usual)), phase, stops: Box::pin(stops), is_watching: false }
@@ -44,7 +44,7 @@ impl Idle {
 
     /// Ready when the server stops, or at `due`. Not to be asked again once the server stops, and by one task only.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<Interruption> {
-        // Whoever has asked once is woken by every change, so that there is nothing to ask before one.
+        // A registered waker is woken by every change, so that there is nothing to poll before one.
         if !self.is_watching || self.phase.has_changed().unwrap_or(true) {
             self.is_watching = true;
             if self.stops.as_mut().poll(context).is_ready() {
@@ -64,16 +64,16 @@ impl Idle {
     }
 }
 
-/// How far the server is from its end, as of now.
-pub(crate) struct Watched {
+/// The phase of the server at this moment.
+pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     seen: Phase,
 }
 
-impl Watched {
-    pub(crate) fn new(mut phase: watch::Receiver<Phase>) -> Watched {
+impl PhaseWatch {
+    pub(crate) fn new(mut phase: watch::Receiver<Phase>) -> PhaseWatch {
         let seen = *phase.borrow_and_update();
-        Watched { phase, seen }
+        PhaseWatch { phase, seen }
     }
 
     /// Looks behind the lock only when there is something new.
@@ -136,11 +136,11 @@ mod tests {
     #[test]
     fn a_phase_is_seen_when_it_has_come() {
         let phase = watch::Sender::new(Phase::Serving);
-        let mut watched = Watched::new(phase.subscribe());
+        let mut watched = PhaseWatch::new(phase.subscribe());
         assert_eq!(watched.now(), Phase::Serving);
         phase.send_replace(Phase::Draining);
         assert_eq!((watched.now(), watched.now()), (Phase::Draining, Phase::Draining));
-        let mut late = Watched::new(phase.subscribe());
+        let mut late = PhaseWatch::new(phase.subscribe());
         assert_eq!(late.now(), Phase::Draining);
         drop(phase);
         assert_eq!(watched.now(), Phase::Draining);

@@ -1,8 +1,9 @@
 //! The end of a connection on which the client may still send: our direction ends, and what comes is read and dropped.
 //!
 //! Most programs that send a large body look at the answer when they have sent all of it. If the connection were closed
-//! before, the kernel would answer what they still send with a reset, and they would see that instead of the answer that
-//! explains it. So it is read for as long as it goes on coming; not for ever, and nobody is waited for who says nothing.
+//! before, the kernel would answer what they still send with a reset, and they would see that instead of the answer
+//! that explains it. So it is read for as long as bytes go on coming; not for ever, and a client that sends nothing is
+//! not waited for.
 
 use std::io;
 

@@ -1,7 +1,7 @@
-//! What the server counts, and how it tells: OpenMetrics text 1.0.0.
+//! The server's counters and their page: OpenMetrics text 1.0.0.
 //!
-//! Counters and gauges are atomics that the connections change; everything else (memory, descriptors, tasks, space)
-//! is looked up when somebody asks. The page is documented in `docs/reference/metrics.md`, and a test compares.
+//! Counters and gauges are atomics that the connections change; everything else (memory, descriptors, tasks, space) is
+//! looked up for each page. The page is documented in `docs/reference/metrics.md`, and a test compares.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Numbers {
     }
 }
 
-/// How many are in a state that they enter and leave for each request: a [`Gauge`] that cores do not wait for, and that may
-/// be a little behind.
+/// A number of things in a state that they enter and leave for each request: a [`Gauge`] that cores do not wait for,
+/// and that may be a little behind.
 #[derive(Default)]
 pub(crate) struct Passing {
     came: Counter,
@@ -99,7 +99,7 @@ impl Passing {
     }
 
     pub(crate) fn get(&self) -> u64 {
-        // In this order, so that who comes and leaves meanwhile is not counted as having left only.
+        // In this order, so that what comes and leaves meanwhile is not counted as having left only.
         let left = self.left.get();
         self.came.get().saturating_sub(left)
     }
@@ -114,12 +114,12 @@ impl Drop for Passes<'_> {
     }
 }
 
-/// How many of something there are.
+/// A number of things that grows and shrinks.
 #[derive(Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// How many there are now.
+    /// Their number now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ impl Drop for CountedIn {
     }
 }
 
-/// What happened since the start, and what is going on.
+/// Counters since the start, and gauges of what is going on.
 #[derive(Default)]
 pub struct Metrics {
     /// Connections accepted from the kernel, refused ones included.
@@ -154,7 +154,7 @@ pub struct Metrics {
     refused_party: [Counter; By::ALL.len()],
     /// Connections that ended before a protocol was known: silence, failed handshakes, proxies' headers.
     pub(crate) refused_unready: Counter,
-    /// Requests that began: what their ids are made of.
+    /// Requests that began: the source of their ids.
     pub(crate) began: Numbers,
     /// Requests answered, refused ones included.
     pub(crate) requests: Counter,
@@ -168,9 +168,9 @@ pub struct Metrics {
     pub uploads: Gauge,
     /// Reloads that succeeded.
     pub(crate) reloads: Counter,
-    /// How clients prove who they are.
+    /// Counters of authentication.
     pub(crate) auth: AuthMetrics,
-    /// What is counted of root:// beside.
+    /// Counters of root:// alone.
     pub(crate) root: RootMetrics,
     by_kind: [[Counter; CLASSES]; METHODS.len() + 1],
     durations: [Counter; DURATIONS_S.len() + 1],
@@ -189,7 +189,7 @@ impl Metrics {
         self.refused_party[by as usize].add(1);
     }
 
-    /// Counts a request that comes too soon after others.
+    /// Counts a request that was refused for an exhausted allowance.
     pub(crate) fn throttled(&self, by: By) {
         self.throttled[by as usize].add(1);
     }
@@ -218,7 +218,7 @@ impl Metrics {
         self.duration_micros.add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Adds what is counted here to a page.
+    /// Adds the counters to a page.
     pub(crate) fn render(&self, page: &mut Page) {
         page.family(
             "connections_accepted",
@@ -235,7 +235,7 @@ impl Metrics {
             "connections_refused",
             Kind::Counter,
             "",
-            "Connections refused: too many at the server, of one client, user or virtual organisation, or nothing understandable said in time.",
+            "Connections refused: too many at the server, of one client, user or virtual organisation, or without a request that could be read in time.",
         );
         for (reason, counter) in [
             ("server", &self.refused_server),
@@ -274,7 +274,7 @@ impl Metrics {
             "throttled_requests",
             Kind::Counter,
             "",
-            "Requests that came too soon after others, by whose allowance was used up.",
+            "Requests refused because an allowance was used up, by the kind of its holder.",
         );
         for by in By::ALL {
             page.sample("_total", &[("by", by.word())], self.throttled[by as usize].get());
@@ -302,7 +302,7 @@ impl Metrics {
     }
 }
 
-/// What a family of samples is.
+/// The kind of a family of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows.
@@ -363,7 +363,7 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// What the process takes, as the kernel tells; `None` where it does not.
+/// Resources of the process, by the kernel; `None` where it does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
     pub(crate) resident_bytes: Option<u64>,
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_count_in_places_of_their_own_is_one_number() {
+    fn a_counter_is_the_sum_of_its_threads() {
         let (counter, passing) = (Counter::default(), Passing::default());
         let here = passing.one();
         std::thread::scope(|scope| {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_the_process_takes() {
+    fn the_kernel_tells_the_resources_of_the_process() {
         let process = Process::now();
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000));
         assert!(process.descriptors.is_some_and(|count| count >= 3));

@@ -16,14 +16,14 @@ impl Pace {
         Pace { pacer: Mutex::new(Pacer::new(rate_bytes_per_s)), origin: Instant::now() }
     }
 
-    /// How many of the next bytes may be sent, at least 1 and at most `wanted`, and after which wait.
+    /// The number of the next bytes that may be sent, at least 1 and at most `wanted`, and the wait before them.
     pub(crate) fn take(&self, wanted: usize) -> (usize, Duration) {
         let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
         let count = pacer.step_bytes(wanted);
         (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
     }
 
-    /// Accounts for bytes that were moved already: how long to wait until they are due.
+    /// Accounts for bytes that were moved already; returns the wait until they are due.
     pub(crate) fn owe(&self, bytes: u64) -> Duration {
         let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
         pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)

@@ -1,11 +1,11 @@
-//! How far the server is from its end.
+//! Phases in the life of a server.
 
-/// How far the server is from its end.
+/// A phase in the life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Far.
+    /// It serves.
     Serving,
-    /// It goes on serving, tells everybody to go elsewhere, and closes connections after their answers.
+    /// It goes on serving, tells load balancers to send clients elsewhere, and closes connections after their answers.
     Draining,
     /// Running requests are finished, and nothing else is done.
     Stopping,

@@ -4,10 +4,11 @@ use std::io;
 
 use gridlane_store::BoxFuture;
 
-/// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
+/// The source of a streamed payload. It has one piece in memory at a time, however slow the client is.
 pub trait Pieces: Send {
-    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](gridlane_core::limits::STREAM_PIECE_BYTES), and never nothing unless
-    /// it is the last. Whether more follows. After a failure the connection is cut: what was sent is not made to look complete.
+    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](gridlane_core::limits::STREAM_PIECE_BYTES), and never
+    /// nothing unless it is the last. Returns true if more follows. After a failure the connection is cut: an
+    /// incomplete answer is not made to look complete.
     ///
     /// Nothing is held for it while it waits, neither a turn nor a thread.
     fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<bool>>;

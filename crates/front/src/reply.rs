@@ -12,24 +12,24 @@ use gridlane_store::{Object, StoreError};
 use crate::pieces::Pieces;
 use gridlane_share::budget::Lease;
 
-/// What follows the head.
+/// The payload that follows the head.
 pub enum Payload {
     /// Nothing, and no length either (204, 304).
     None,
     /// These bytes.
     Bytes(Vec<u8>),
-    /// These bytes of this file.
+    /// A range of a file.
     File {
         /// The file.
         object: Arc<dyn Object>,
-        /// Which part of it.
+        /// The range.
         range: ByteRange,
     },
-    /// These parts of this file.
+    /// Parts of a file.
     Parts {
         /// The file.
         object: Arc<dyn Object>,
-        /// Which parts, and what stands between them.
+        /// The ranges, and the text between them.
         parts: Box<Multipart>,
     },
     /// Something of unknown length that a HEAD does not get to see.
@@ -37,15 +37,15 @@ pub enum Payload {
     /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
     /// a client that knows no chunks. These pieces come after `first`.
     Stream {
-        /// What there is already.
+        /// The bytes that are there already.
         first: Vec<u8>,
-        /// Where the rest comes from.
+        /// The source of the rest.
         rest: Box<dyn Pieces>,
     },
 }
 
 impl Payload {
-    /// How many bytes it has, as far as that is known before it is sent.
+    /// Its length in bytes, as far as that is known before it is sent.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
@@ -59,13 +59,13 @@ impl Payload {
 /// The trailer that says whether all of a payload in chunks was sent.
 pub(crate) const STATUS_TRAILER: &str = "X-Transfer-Status";
 
-/// What every head says first, behind its status.
+/// The first fields of every head, behind its status.
 const SERVER_AND_DATE: &str = concat!("Server: gridlane/", env!("CARGO_PKG_VERSION"), "\r\nDate: ");
 
 /// The type of the text of a failure.
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What a head has beside its fields, and what a small answer has behind it.
+/// Room for the fixed fields of a head, and for a small payload behind it.
 const HEAD_BYTES_EXPECTED: usize = 2048;
 
 /// The fields of a file's answer, with room for two more.
@@ -75,7 +75,7 @@ const FIELDS_BYTES_EXPECTED: usize = 512;
 pub struct Reply {
     /// Its status.
     pub status: Status,
-    /// Names and values as they go over the wire, each in a line: nobody asks for one of them. No value has a control
+    /// Names and values as they go over the wire, each in a line: none of them is looked up. No value has a control
     /// character.
     fields: String,
     /// Its payload.
@@ -84,7 +84,7 @@ pub struct Reply {
     pub(crate) closes: bool,
     /// The payload, bytes of a file, goes in chunks, and a trailer says whether all of it was sent.
     pub tells_status: bool,
-    /// For the log.
+    /// The cause of a failure, for the log.
     pub cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
     pub lease: Option<Box<Lease>>,
@@ -131,7 +131,7 @@ impl Reply {
         self
     }
 
-    /// A failure, with a small text that says what, whose fault, and whether to try again.
+    /// A failure, with a small text that says what failed, whose fault it is, and if another try makes sense.
     pub fn failure(status: Status, what: impl Into<String>) -> Reply {
         let what = what.into();
         let advice = match status {
@@ -183,7 +183,7 @@ impl Reply {
             StoreError::Unsupported => Status::NOT_IMPLEMENTED,
             StoreError::NotOurs(_) | StoreError::Closed | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
         };
-        // The operating system's own words are for the log, not for strangers.
+        // The operating system's own message is for the log, not for clients.
         match error {
             StoreError::Io(cause) => {
                 let mut reply = Reply::failure(status, "the storage fails");
@@ -202,8 +202,8 @@ impl Reply {
         }
     }
 
-    /// A failure whose text names the condition that did not hold, for programs (RFC 4918, 16; for space RFC
-    /// 4331, 6), and says for people what it said before.
+    /// A failure whose text names the condition that did not hold, for programs (RFC 4918, 16; for space RFC 4331, 6),
+    /// with the text for people in a comment.
     fn with_condition(mut self, condition: &str) -> Reply {
         if let Payload::Bytes(text) = &self.payload {
             // No text of ours ends a comment.
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_say_what_and_whether_to_retry() {
+    fn failures_say_what_failed_and_if_a_retry_makes_sense() {
         let mut reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "too many connections");
         reply.closes = true;
         let head = String::from_utf8(reply.head(Version::Http11)).unwrap();

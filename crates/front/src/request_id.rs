@@ -1,6 +1,6 @@
-//! Names of requests in logs and answers.
+//! Ids of requests in logs and answers.
 
-/// What a request is called: both numbers in hexadecimal digits.
+/// The id of a request: both numbers in hexadecimal digits.
 pub(crate) fn request_id(started_s: u64, number: u64) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut id = String::with_capacity(33);

@@ -33,7 +33,7 @@ const CUT_MAX: Duration = Duration::from_secs(5);
 /// After `accept` failed for want of descriptors or memory: time for something to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between two records that tell of it.
+/// Between two records of such failures.
 const ACCEPT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A server that listens already and does not serve yet.
@@ -64,8 +64,8 @@ impl<S: Service> Control<S> {
         self.current.borrow().front.access_log.note(what);
     }
 
-    /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without
-    /// having changed anything. Returns what did not change because it cannot: where the server listens.
+    /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without having
+    /// changed anything. Returns the settings that did not change because they cannot: the addresses.
     pub fn reload(&self, settings: Settings<S::Settings>) -> Result<Vec<&'static str>> {
         let mut kept = Vec::new();
         if *settings.listen != *self.listen {
@@ -82,14 +82,14 @@ impl<S: Service> Control<S> {
         Ok(kept)
     }
 
-    /// Has the keys of tokens' issuers fetched again, whenever that was done last: an operator knows that one was called
-    /// back. Until they are there, those that are known count.
+    /// Has the keys of tokens' issuers fetched again, however recent they are: an operator knows that one was revoked.
+    /// Until they are there, those that are known count.
     pub fn refetch_keys(&self) {
         self.current.borrow().front.issuer_keys.outdate();
     }
 }
 
-/// What a server did in its life.
+/// Figures of a server's whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Connections accepted.
@@ -130,17 +130,17 @@ impl<S: Service> Server<S> {
         Ok(Server { listeners, addresses, admin: admin_listener, control })
     }
 
-    /// Where it listens, with the ports that were chosen.
+    /// The addresses that it listens on, with the ports that were chosen.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where it answers questions about itself, with the port that was chosen.
+    /// The admin address, with the port that was chosen.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// What changes it while it runs.
+    /// The handle that changes it while it runs.
     pub fn control(&self) -> Control<S> {
         self.control.clone()
     }
@@ -152,12 +152,12 @@ impl<S: Service> Server<S> {
         let current = self.control.current.subscribe();
         let front = || Arc::clone(&current.borrow().front);
         let phase = watch::Sender::new(Phase::Serving);
-        let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
+        let mut tasks = ConnectionTasks { connections: JoinSet::new(), panicked: 0 };
         let tidying = tokio::spawn(tidy(current.clone()));
         let issuer_keys = Arc::clone(&front().issuer_keys);
         let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
         let shrinking = tokio::spawn(shrink(Arc::clone(&front().data.metrics)));
-        let asked = self
+        let admin_task = self
             .admin
             .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
         let mut noted: Option<Instant> = None;
@@ -170,12 +170,12 @@ impl<S: Service> Server<S> {
                     ends = Some(Deadline::now() + front().data.deadlines.drain_delay);
                 }
                 () = sleep_until(ends.unwrap_or_else(Deadline::now)), if ends.is_some() => break,
-                Some(ended) = crowd.connections.join_next(), if !crowd.connections.is_empty() => {
-                    crowd.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
+                Some(ended) = tasks.connections.join_next(), if !tasks.connections.is_empty() => {
+                    tasks.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
                 }
                 accepted = accept_any(&self.listeners) => match accepted {
                     Ok((socket, peer)) => {
-                        admit(socket, peer, &current, &mut crowd.connections, &phase);
+                        admit(socket, peer, &current, &mut tasks.connections, &phase);
                     }
                     // A client that left while it waited is no trouble; a lack of descriptors passes.
                     Err(cause) => {
@@ -192,13 +192,13 @@ impl<S: Service> Server<S> {
         }
         drop(self.listeners);
         phase.send_replace(Phase::Stopping);
-        let cut = crowd.end(front().data.deadlines.drain).await;
+        let cut = tasks.end(front().data.deadlines.drain).await;
         tidying.abort();
         shrinking.abort();
         refreshing.abort();
-        // The last to end: until here somebody may want to know how far it is.
-        if let Some(asked) = asked {
-            asked.abort();
+        // The last to end: until here the drain may be watched.
+        if let Some(admin_task) = admin_task {
+            admin_task.abort();
         }
         let _ = timeout(CUT_MAX, tidying).await;
         let front = front();
@@ -213,20 +213,20 @@ impl<S: Service> Server<S> {
             bytes_in: metrics.bytes_in.get(),
             bytes_out: metrics.bytes_out.get(),
             cut,
-            panicked: crowd.panicked,
+            panicked: tasks.panicked,
             log_is_stalled: !turns::in_place(finish),
         }
     }
 }
 
 /// The tasks of all connections.
-struct Crowd {
+struct ConnectionTasks {
     connections: JoinSet<()>,
     panicked: u64,
 }
 
-impl Crowd {
-    /// Waits for all to end, cuts those that do not in time; returns how many those were.
+impl ConnectionTasks {
+    /// Waits for all to end, cuts those that do not in time; returns the number of those.
     async fn end(&mut self, deadline: Duration) -> u64 {
         let finish = async {
             while let Some(ended) = self.connections.join_next().await {
@@ -242,7 +242,7 @@ impl Crowd {
     }
 }
 
-/// Gives a connection a task of its own, if there is room; else another one that says so.
+/// Gives a connection a task of its own, if there is room; else another one that answers so.
 fn admit<S: Service>(
     socket: TcpStream,
     peer: SocketAddr,
@@ -263,11 +263,11 @@ fn admit<S: Service>(
     if matches!(admission, Admission::TurnedAway(_, None)) {
         return;
     }
-    // What cannot be told is treated as the more dangerous.
+    // Without an address it is treated as the more dangerous.
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let (current, mut phase) = (current.clone(), phase.subscribe());
     connections.spawn(budget::on_behalf(Holder::of(peer.ip()), async move {
-        // Dropped in this order from the last one on: who sees in the metrics that it has ended finds its place free.
+        // Dropped in this order from the last one on: once the metrics show its end, its place is free.
         let (_open, mut admission) = (open, admission);
         let stream = tokio::select! {
             stream = front.acceptor.accept(socket) => stream,
@@ -289,12 +289,12 @@ fn admit<S: Service>(
         drop(front);
         match (opening, &admission) {
             (Opening::Root, _) if !speaks_root => {}
-            (Opening::Root, Admission::In(..)) => {
+            (Opening::Root, Admission::Admitted(..)) => {
                 root::connection::Connection::new(current, stream, phase).serve().await;
             }
             // Its client tries again by itself after a while.
             (Opening::Root, Admission::TurnedAway(..)) => {}
-            (Opening::Http, Admission::In(..)) => {
+            (Opening::Http, Admission::Admitted(..)) => {
                 Connection::new(current, stream, phase, is_local).serve().await;
             }
             (Opening::Http, Admission::TurnedAway(excess, _)) => {
@@ -304,10 +304,10 @@ fn admit<S: Service>(
     }));
 }
 
-/// Whether there is room for a connection, for as long as it is open.
+/// Room for a connection, for as long as it is open; or none.
 enum Admission {
     /// There is: among all connections, and among those that speak its protocol once that is known.
-    In(Lease, Option<Lease>),
+    Admitted(Lease, Option<Lease>),
     /// There is none; it is told so, if there is room for that.
     TurnedAway(Excess, Option<(Lease, CountedIn)>),
 }
@@ -315,7 +315,7 @@ enum Admission {
 impl Admission {
     fn of(front: &Front, holder: Holder) -> Admission {
         match front.budgets.connections.try_take(holder, 1) {
-            Ok(lease) => Admission::In(lease, None),
+            Ok(lease) => Admission::Admitted(lease, None),
             Err(short) => Admission::turned_away(front, holder, short),
         }
     }
@@ -324,26 +324,26 @@ impl Admission {
         match short {
             Short::All => {
                 front.data.metrics.refused_server.add(1);
-                Admission::told(front, holder, Excess::Server)
+                Admission::excess(front, holder, Excess::Server)
             }
             Short::Holder => {
                 front.data.metrics.refused(By::Client);
-                Admission::told(front, holder, Excess::Party(By::Client))
+                Admission::excess(front, holder, Excess::Party(By::Client))
             }
         }
     }
 
-    fn told(front: &Front, holder: Holder, excess: Excess) -> Admission {
+    fn excess(front: &Front, holder: Holder, excess: Excess) -> Admission {
         let room = front.budgets.turned_away.try_take(holder, 1).ok();
         let room = room.map(|room| (room, front.data.metrics.one(|metrics| &metrics.turned_away)));
         Admission::TurnedAway(excess, room)
     }
 
-    /// It is somebody else's than it seemed.
+    /// Moves it to another holder, now that its client is known.
     fn handed_to(self, front: &Front, holder: Holder) -> Admission {
-        let Admission::In(mut lease, speaks) = self else { return self };
+        let Admission::Admitted(mut lease, speaks) = self else { return self };
         match lease.try_hand_to(holder) {
-            Ok(()) => Admission::In(lease, speaks),
+            Ok(()) => Admission::Admitted(lease, speaks),
             Err(short) => {
                 drop(lease);
                 Admission::turned_away(front, holder, short)
@@ -353,18 +353,18 @@ impl Admission {
 
     /// It speaks this protocol.
     fn speaking(self, front: &Front, opening: Opening) -> Admission {
-        let Admission::In(lease, _) = self else { return self };
+        let Admission::Admitted(lease, _) = self else { return self };
         let budget = match opening {
             Opening::Http => &front.budgets.http,
             Opening::Root => &front.budgets.root,
         };
         // All clients together: each has its share of all connections already.
         match budget.try_take(Holder::SERVER, 1) {
-            Ok(speaks) => Admission::In(lease, Some(speaks)),
+            Ok(speaks) => Admission::Admitted(lease, Some(speaks)),
             Err(_) => {
                 front.data.metrics.refused_server.add(1);
                 drop(lease);
-                Admission::told(front, budget::current(), Excess::Protocol)
+                Admission::excess(front, budget::current(), Excess::Protocol)
             }
         }
     }
@@ -393,7 +393,7 @@ async fn shrink(metrics: Arc<Metrics>) {
         most = open.max(most);
         if most >= limits::SHRINK_CONNECTIONS_MIN && open <= most / 2 {
             most = open;
-            // What comes of it shows in the metrics.
+            // Its outcome shows in the metrics.
             let _ = tokio::task::spawn_blocking(gridlane_sys::process::give_back_memory).await;
         }
     }

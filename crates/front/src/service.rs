@@ -1,4 +1,4 @@
-//! What a server is about: all that the front does not know.
+//! The interface of a service: all that the front does not know.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,68 +20,68 @@ use crate::root::sink::Sink;
 
 /// A request over HTTP that was admitted: its client is known, and within its limits.
 pub struct Exchange<'a, K> {
-    /// What came.
+    /// The head of the request.
     pub head: &'a RequestHead,
     /// Its body, of which nothing was read.
     pub body: &'a mut Body,
     /// The connection, from which the body is read.
     pub wire: &'a mut Wire,
-    /// Who asks.
+    /// The client.
     pub client: &'a Client,
-    /// The macaroon by which the client has proved who it is, if it did so by one.
+    /// The macaroon by which the client has authenticated, if it did so by one.
     pub macaroon: Option<&'a Secret>,
-    /// When its first byte came.
+    /// The time of the request's first byte.
     pub began: Instant,
-    /// What is kept for the next request of the connection.
+    /// State that is kept for the next request of the connection.
     pub kept: &'a mut K,
 }
 
 /// A service, by one generation of settings.
 ///
-/// Everything but [`new`](Service::new) and [`answer`](Service::answer) has a meaning for a service that does without.
+/// Everything but [`new`](Service::new) and [`answer`](Service::answer) has a default, for services without it.
 pub trait Service: Sized + Send + Sync + 'static {
-    /// What an operator decides about it.
+    /// An operator's settings for it.
     type Settings: Send + 'static;
-    /// What it keeps of a connection between two requests over HTTP; an idle connection keeps none.
+    /// State that it keeps of a connection between two requests over HTTP; an idle connection keeps none.
     type Kept: Default + Send;
-    /// What it keeps of a session of root://: the files that are open.
+    /// State that it keeps of a session of root://: the files that are open.
     type Files: SessionFiles;
     /// Takes the data of a request over root://.
     type Sink: Sink;
 
-    /// By these settings, after another generation if there was one. Fails without having changed anything.
+    /// Makes it by these settings, after another generation if there was one. Fails without having changed anything.
     fn new(settings: Self::Settings, front: &Arc<Front>, before: Option<&Self>) -> Result<Self>;
 
-    /// Before the first connection. A server that fails here does not start. What a reload asks for is done by
+    /// Runs before the first connection. A server that fails here does not start. What a reload asks for is done by
     /// [`tidy`](Service::tidy).
     fn begin(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
 
-    /// Done now and then ([`Deadlines::tidy`](crate::Deadlines::tidy)), and after a reload.
+    /// Runs now and then ([`Deadlines::tidy`](crate::Deadlines::tidy)), and after a reload.
     fn tidy(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// What clients share of it.
+    /// Its budgets, which clients share.
     fn budgets(&self) -> Vec<Arc<Budget>> {
         Vec::new()
     }
 
-    /// Adds what it counts to the page of metrics.
+    /// Adds its counters to the page of metrics.
     fn metrics(&self, _page: &mut Page) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Why it cannot serve at the moment, if it cannot.
-    fn ails(&self) -> impl Future<Output = Option<String>> + Send {
+    /// The reason why it cannot serve at the moment, if it cannot.
+    fn fault(&self) -> impl Future<Output = Option<String>> + Send {
         async { None }
     }
 
     /// Answers a request over HTTP.
     fn answer(&self, exchange: Exchange<'_, Self::Kept>) -> impl Future<Output = Reply> + Send;
 
-    /// Adds to any answer over HTTP what belongs to it, also to that of the front for a request that was not admitted.
+    /// Adds its fields to any answer over HTTP, also to that of the front for a request that was not admitted.
     fn finish(&self, _head: &RequestHead, _client: &Client, reply: Reply) -> Reply {
         reply
     }
@@ -95,7 +95,7 @@ pub trait Service: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Whether an answer over root:// may take longer than clients wait for one: they are told when it comes later.
+    /// True if an answer over root:// may take longer than clients wait for one: they are told that it comes later.
     fn may_take_long(request: &Request) -> bool {
         match request {
             Request::Query(query) => query.kind == QueryKind::CHECKSUM,
@@ -104,15 +104,15 @@ pub trait Service: Sized + Send + Sync + 'static {
         }
     }
 
-    /// What stands in one line with others: requests that change names there are done one after the other.
-    fn line(_context: &Context<Self>, _path: &PathArg) -> Option<usize> {
+    /// The queue of a request that changes names: requests of one queue are done one after the other.
+    fn change_queue(_context: &Context<Self>, _path: &PathArg) -> Option<usize> {
         None
     }
 
     /// Takes what follows the head of a request that brings data.
     fn take(context: &Context<Self>, head: &gridlane_xrd::RequestHead) -> Self::Sink;
 
-    /// A session is over: lets go of its files, after the requests that use them.
+    /// Closes the files of a session that is over, after the requests that use them.
     fn end_session(_context: &Context<Self>) -> impl Future<Output = ()> + Send {
         async {}
     }

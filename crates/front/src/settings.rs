@@ -1,4 +1,4 @@
-//! What an operator decides. Everything else is a constant in [`gridlane_core::limits`].
+//! An operator's settings. Everything else is a constant in [`gridlane_core::limits`].
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -21,48 +21,49 @@ use gridlane_share::Share;
 use crate::access_log::AccessLog;
 use crate::throttle::ClientLimits;
 
-/// How to serve. Everything but the addresses can be changed while it runs: [`Control::reload`](crate::Control::reload).
+/// Settings of a server. Everything but the addresses can be changed while it runs:
+/// [`Control::reload`](crate::Control::reload).
 pub struct Settings<T> {
-    /// Where to listen; port 0 takes any free one.
+    /// Addresses to listen on; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
-    /// What is served.
+    /// Settings of the service.
     pub service: T,
-    /// Who may do what: what no rule grants is refused.
+    /// The rules: what none of them grants is refused.
     pub policy: Arc<Policy>,
-    /// Where to answer questions about the server itself: health and metrics. Whoever can connect may ask.
+    /// The address for health and metrics. Every client that can connect may ask.
     pub admin: Option<SocketAddr>,
     /// Bytes of bodies sent per second, over all connections.
     pub limit_rate_bytes_per_s: Option<u64>,
     /// Certificate and key, as `gridlane_net::tls::server_config` makes it; without it there is no https.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// When the certificate is of no use any longer, for the metrics.
+    /// The end of the certificate's validity, for the metrics.
     pub certificate_expires: Option<SystemTime>,
-    /// Where requests are recorded.
+    /// The log of requests.
     pub access_log: AccessLog,
-    /// Which of them.
+    /// The requests that it records.
     pub access_log_level: LogLevel,
-    /// Where requests that change something, or wanted to, are recorded as well.
+    /// The log of requests that change something, or tried to.
     pub audit_log: AccessLog,
     /// Open connections: beyond it the answer is 503. Of one client a [part](Shares::connections) at most, unless
     /// `client_limits` say otherwise.
     pub connections_max: usize,
-    /// How much there is of everything else that clients share, and the part of it that one has at most.
+    /// The sizes of everything else that clients share, and the part of it that one has at most.
     pub shares: Shares,
     /// The limits of one client.
     pub client_limits: ClientLimits,
-    /// Who says by the PROXY protocol where connections come from.
+    /// The proxies that name the clients of their connections by the PROXY protocol.
     pub proxies: TrustedProxies,
-    /// Whose `Forwarded` and `X-Forwarded-For` are believed.
+    /// The proxies whose `Forwarded` and `X-Forwarded-For` are believed.
     pub trusted_forwarders: Vec<Network>,
-    /// Names of this machine, beside `localhost` and addresses, that a client on the same machine may call
-    /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
-    /// makes a URL one of this server.
+    /// Names of this machine, beside `localhost` and addresses, that a client on the same machine may call it by:
+    /// others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what makes a
+    /// URL one of this server.
     pub host_names: Vec<String>,
-    /// Who may do what, and whose word counts for who somebody is.
+    /// The issuers, authorities and users that are trusted for authentication.
     pub auth: AuthSettings,
-    /// What is different over root://.
+    /// Settings of root:// alone.
     pub root: RootSettings,
-    /// How long things may take.
+    /// Deadlines.
     pub deadlines: Deadlines,
 }
 
@@ -93,7 +94,7 @@ impl<T> Settings<T> {
     }
 }
 
-/// What clients share beside connections; by default what the limits say. Tests make it less.
+/// Resources that clients share beside connections; by default those of the limits. Tests make them smaller.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     /// Files and listed directories that are open over root://.
@@ -112,75 +113,77 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// The part of so many connections that one client has, where nobody says otherwise.
+    /// One client's part of so many connections, without other settings.
     pub fn connections(all: usize) -> Share {
         let few = limits::CLIENT_CONNECTIONS_MIN.min(all.saturating_mul(3) / 4);
         Share { all, one: (all / limits::CLIENT_PART).max(few).max(1) }
     }
 
-    /// What one protocol has of so many connections: the rest is the other's.
+    /// One protocol's part of so many connections: the rest is the other's.
     pub(crate) fn protocol(all: usize) -> Share {
         let most = all - all / limits::PROTOCOL_PART;
         Share { all: most, one: most }
     }
 }
 
-/// Whose word counts for who somebody is. What is not here is not believed; when nothing is, nobody is asked.
+/// The issuers, authorities and users that are trusted for authentication. What is not here is not believed; when it is
+/// empty, no client is asked to authenticate.
 #[derive(Clone, Default)]
 pub struct AuthSettings {
-    /// What is called to make a client prove who it is: `WWW-Authenticate: Bearer realm="…"`.
+    /// The realm of challenges: `WWW-Authenticate: Bearer realm="…"`.
     pub realm: String,
-    /// Whose certificates count; without it no client is asked for one.
+    /// The authorities of certificates; without it no client is asked for one.
     pub trust: Option<Arc<Trust>>,
-    /// Whom to believe about virtual organisations.
+    /// The servers whose attributes of virtual organisations are believed.
     pub voms: Arc<VomsDir>,
     /// Users by the subjects of their certificates.
     pub gridmap: Arc<GridMap>,
-    /// Whose tokens count.
+    /// The issuers whose tokens count.
     pub issuers: Vec<Issuer>,
-    /// What tokens may call this server: `https://host.example:1094`.
+    /// The names by which tokens may call this server: `https://host.example:1094`.
     pub audiences: Vec<String>,
-    /// Where the keys of issuers come from.
+    /// The source of issuers' keys.
     pub key_source: Option<Arc<dyn KeySource>>,
-    /// Where they are kept, so that a restart does not need the issuers; without it they are in memory only.
+    /// The directory where they are kept, so that a restart does not need the issuers; without it they are in memory
+    /// only.
     pub keys_directory: Option<PathBuf>,
     /// Secrets of this site's macaroons; without them there are none.
     pub macaroons: Option<Arc<macaroon::Keys>>,
-    /// Identifiers of macaroons that were called back.
+    /// Identifiers of revoked macaroons.
     pub revoked_macaroons: Arc<HashSet<String>>,
-    /// How long a new one is good at most, in seconds; else [`gridlane_core::limits::MACAROON_MAX`].
+    /// Longest life of a new one, in seconds; else [`gridlane_core::limits::MACAROON_MAX`].
     pub macaroon_lifetime_s_max: Option<u64>,
-    /// Who has a password.
+    /// The users with passwords.
     pub users: Arc<Users>,
-    /// What each user may take, whatever the address.
+    /// The limits of each user, whatever the address.
     pub user_limits: ClientLimits,
-    /// What each virtual organisation may take.
+    /// The limits of each virtual organisation.
     pub vo_limits: ClientLimits,
 }
 
 /// Fetches documents of issuers. The server has no client of its own.
 pub trait KeySource: Send + Sync {
-    /// What is at an https URL: a JSON document of bounded size.
+    /// The document at an https URL: JSON of bounded size.
     fn fetch<'a>(
         &'a self,
         url: &'a str,
     ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>>;
 }
 
-/// What is different over root://. It has the port and the exports of HTTP.
+/// Settings of root:// alone. It has the port and the exports of HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSettings {
-    /// Whether it is spoken at all.
+    /// True if the protocol is served at all.
     pub is_enabled: bool,
-    /// What clients say of who they are, in order of preference; empty: nobody is asked. `None`: where tokens or
-    /// macaroons count, a token, or else what their user is called, and elsewhere nothing.
+    /// Methods of authentication, in order of preference; empty: clients need none. `None`: where tokens or macaroons
+    /// count, a token, or else the user's name, and elsewhere none.
     pub auth: Option<Vec<RootAuth>>,
-    /// Who has to begin TLS before the login. `None`: what `auth` needs.
+    /// The clients that have to begin TLS before the login. `None`: those that `auth` needs.
     pub tls: Option<RootTls>,
-    /// What the site is called, for clients that ask.
+    /// The name of the site, for clients that ask.
     pub site_name: Option<String>,
-    /// What this server is called by clients of other machines, who are told it when they look for files; else they
-    /// are told the address that they reached.
+    /// The name of this server for clients of other machines, which are told it when they look for files; else they are
+    /// told the address that they reached.
     pub server_name: Option<String>,
 }
 
@@ -190,19 +193,19 @@ impl Default for RootSettings {
     }
 }
 
-/// What a client of root:// says of who it is: a method of authentication.
+/// A method of authentication over root://.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootAuth {
-    /// What its machine is called: proof of nothing.
+    /// The name of the client's machine: proof of nothing.
     Host,
-    /// What its user is called there: proof of nothing.
+    /// The name of the user there: proof of nothing.
     Unix,
     /// A token or a macaroon. It is asked for over TLS only.
     Ztn,
 }
 
 impl RootAuth {
-    /// What it is called on the wire.
+    /// Its name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             RootAuth::Host => "host",
@@ -212,18 +215,18 @@ impl RootAuth {
     }
 }
 
-/// Which clients of root:// begin TLS before they log in.
+/// The clients of root:// that begin TLS before they log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootTls {
     /// Those that want to: `roots://`.
     Offered,
     /// Those that can.
     Capable,
-    /// All: who cannot is refused.
+    /// All: a client that cannot is refused.
     Login,
 }
 
-/// Which requests the access log has.
+/// The requests that the access log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// All.
@@ -232,7 +235,7 @@ pub enum LogLevel {
     Failures,
 }
 
-/// How long things may take; by default what the limits say. Tests shorten them.
+/// Deadlines; by default those of the limits. Tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// From accepting a connection to the end of a TLS handshake.
@@ -243,7 +246,7 @@ pub struct Deadlines {
     pub idle: Duration,
     /// Without a request from a session of XRootD's protocol that has a file open.
     pub root_idle: Duration,
-    /// The same of one that has none open, and whose client has proved who it is. Of others `idle` holds.
+    /// The same of one that has none open, and whose client has authenticated. Of others `idle` holds.
     pub root_idle_proved: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,

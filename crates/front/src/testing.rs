@@ -1,4 +1,4 @@
-//! What services are tried with.
+//! Helpers for tests of services.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::root::context::{Context, Link, Session};
 use crate::service::Service;
 use crate::settings::Settings;
 
-/// A session of root:// with these settings, without a connection: what requests to a service are tried with.
+/// A session of root:// with these settings, without a connection, for tests of requests to a service.
 pub fn context<S: Service>(settings: Settings<S::Settings>) -> Result<Context<S>> {
     let (local, peer) =
         (SocketAddr::from(([127, 0, 0, 1], 1094)), SocketAddr::from(([127, 0, 0, 1], 40_000)));

@@ -1,11 +1,11 @@
-//! What clients may take of the server: connections at a time, requests per second, bytes per second. (Connections of an
-//! address are counted where all of them are: `budget`.)
+//! Limits of clients: connections at a time, requests per second, bytes per second. (Connections of an address are
+//! counted where all of them are: `budget`.)
 //!
-//! What one does counts for its address, for the user that it has proved to be, and for that one's virtual organisation:
-//! each is a `Party` with limits of its own, and the narrowest holds. An address is an IPv4 one or the first 64 bits of an
-//! IPv6 one: a host has all the addresses behind those. Of each that was here lately one entry is kept, of about 200
-//! bytes and of a bounded number; who is forgotten early begins with a full allowance, as if they had not been here for
-//! a while.
+//! A request counts for its client's address, for the user that the client has proved to be, and for that user's
+//! virtual organisation: each is a `Party` with limits of its own, and the narrowest holds. An address is an IPv4 one
+//! or the first 64 bits of an IPv6 one: a host has all the addresses behind those. Of each that was here lately one
+//! entry is kept, of about 200 bytes and of a bounded number; one that is forgotten early begins with a full allowance,
+//! as after a pause.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -20,7 +20,7 @@ use gridlane_share::budget::host_of;
 
 use crate::pace::Pace;
 
-/// What one client, one user or one virtual organisation may take; `None` is any amount.
+/// The limits of one client, one user or one virtual organisation; `None` is any amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Connections at the same time.
@@ -37,14 +37,14 @@ impl ClientLimits {
     }
 }
 
-/// Whose limits they are.
+/// The kind of the party that limits belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// An address.
     Client,
-    /// Somebody who has proved who they are, wherever they are.
+    /// A user that has authenticated, at any address.
     User,
-    /// Everybody of a virtual organisation.
+    /// All members of a virtual organisation.
     Vo,
 }
 
@@ -61,7 +61,7 @@ impl By {
         }
     }
 
-    /// Who it is, for those who are told.
+    /// Its name in messages.
     pub(crate) fn named(self) -> &'static str {
         match self {
             By::Client => "this client",
@@ -87,7 +87,7 @@ impl Party {
         Party::Client(host_of(address))
     }
 
-    /// Somebody in particular; `None` if nobody is. A macaroon is its own user's: whoever has it acts for them.
+    /// The user of an identity; `None` if it is anonymous. A macaroon is its own user's: its bearer acts for them.
     fn user(identity: &Identity) -> Option<Party> {
         let of = |kind: &str, realm: &str, name: &str| {
             Some(Party::User(Fingerprint::of(format!("{kind}\0{realm}\0{name}"))))
@@ -131,23 +131,23 @@ impl AllLimits {
         }
     }
 
-    /// Whether nothing depends on who somebody is.
+    /// True if nothing depends on the identity of clients.
     pub(crate) fn user_and_vo_are_none(&self) -> bool {
         self.user.are_none() && self.vo.are_none()
     }
 
-    /// Whether there are none at all.
+    /// True if there are none at all.
     pub(crate) fn are_none(&self) -> bool {
         self.client.are_none() && self.user_and_vo_are_none()
     }
 
-    /// For whom what comes from an address counts.
-    pub(crate) fn at(&self, address: IpAddr) -> Parties {
+    /// The parties that requests from an address count for.
+    pub(crate) fn of_address(&self, address: IpAddr) -> Parties {
         Parties(self.party(|| Some(Party::client(address)), self.client).into_iter().collect())
     }
 
-    /// For whom what somebody does counts, beside the address.
-    pub(crate) fn who(&self, identity: &Identity) -> Parties {
+    /// The parties that requests of an identity count for, beside the address.
+    pub(crate) fn of_identity(&self, identity: &Identity) -> Parties {
         let user = self.party(|| Party::user(identity), self.user);
         let vo = self.party(|| Party::vo(identity), self.vo);
         Parties(user.into_iter().chain(vo).collect())
@@ -161,14 +161,14 @@ impl AllLimits {
     }
 }
 
-/// One that has limits, and which.
+/// A party that has limits, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Limited {
     party: Party,
     limits: ClientLimits,
 }
 
-/// Those for whom something counts: two at most, and mostly nobody, which takes no memory.
+/// The parties that something counts for: two at most, and mostly none, which takes no memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Parties(Vec<Limited>);
 
@@ -177,20 +177,20 @@ impl Parties {
         self.0.iter()
     }
 
-    /// Whether nobody has limits.
+    /// True if no party has limits.
     pub(crate) fn are_none(&self) -> bool {
         self.iter().next().is_none()
     }
 }
 
-/// What is known of each party.
+/// The state of each party.
 pub(crate) struct Throttle {
     parties: Mutex<HashMap<Party, Taken>>,
     parties_max: usize,
     origin: Instant,
 }
 
-/// What a party has taken.
+/// The allowances that a party has used.
 struct Taken {
     connections: u32,
     /// When the allowance of requests will be full again.
@@ -208,8 +208,8 @@ impl Throttle {
         Throttle { parties: Mutex::default(), parties_max, origin: Instant::now() }
     }
 
-    /// Counts a connection of all of them for as long as what is returned lives; fails with whose it would be one too
-    /// many of.
+    /// Counts a connection of all of them for as long as what is returned lives; fails with the kind of the party that
+    /// has too many.
     pub(crate) fn connect(self: &Arc<Throttle>, parties: &Parties) -> Result<Connected, By> {
         let mut counted = [None; 2];
         let limited = parties.iter().filter_map(|one| Some((one.party, one.limits.connections_max?)));
@@ -229,7 +229,8 @@ impl Throttle {
         Ok(Connected { counted, throttle: Some(Arc::clone(self)) })
     }
 
-    /// Takes a request from the allowance of each; who has none left, and how long to wait for the next one, if so.
+    /// Takes a request from the allowance of each; fails with the kind of a party that has none left, and the wait for
+    /// the next one.
     pub(crate) fn request(&self, parties: &Parties) -> Result<(), (By, Duration)> {
         // Without a look at the clock.
         if parties.are_none() {
@@ -251,7 +252,7 @@ impl Throttle {
             let each = Duration::from_secs(1) / rate.max(1);
             let full_at = self.entry(&mut known, party, now).full_at.max(now) + each;
             match full_at.since(now).checked_sub(TOLERANCE) {
-                // Who is refused for one of them takes nothing of the others.
+                // A request that one of them refuses takes nothing from the others.
                 Some(wait) if !wait.is_zero() => return Err((party.by(), wait)),
                 _ => *place = Some((party, full_at)),
             }
@@ -301,12 +302,12 @@ impl Throttle {
         paces
     }
 
-    /// How many are kept in mind.
+    /// The number of parties in memory.
     pub(crate) fn parties(&self) -> usize {
         self.lock().len()
     }
 
-    /// Forgets those who have no limits any longer. Connections that are counted go on being so.
+    /// Forgets the parties that have no limits any longer. Connections that are counted go on being so.
     pub(crate) fn forget_unless(&self, limits: &AllLimits) {
         self.lock().retain(|party, taken| taken.connections > 0 || !limits.of(party.by()).are_none());
     }
@@ -323,8 +324,8 @@ impl Throttle {
     /// The party's entry; a new one may need an old one's place.
     fn entry<'a>(&self, known: &'a mut HashMap<Party, Taken>, party: Party, now: Time) -> &'a mut Taken {
         if known.len() >= self.parties_max && !known.contains_key(&party) {
-            // Half of them at once, so that the next search is far away. Who has connections is not forgotten:
-            // of those there are never more than three for each that the server has.
+            // Half of them at once, so that the next search is far away. A party with connections is not forgotten: of
+            // those there are never more than three for each that the server has.
             let mut seen: Vec<Time> = known.values().map(|taken| taken.seen).collect();
             let middle = seen.len() / 2;
             let (_, median, _) = seen.select_nth_unstable(middle);
@@ -350,7 +351,7 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// Of nobody.
+    /// A connection that counts for no party.
     pub(crate) fn uncounted() -> Connected {
         Connected::default()
     }
@@ -379,12 +380,12 @@ impl Paces {
         self
     }
 
-    /// Whether anything limits.
+    /// True if nothing limits.
     pub(crate) fn are_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Accounts for bytes that were moved already: how long to wait until they are due by all of them.
+    /// Accounts for bytes that were moved already; returns the wait until they are due by all of them.
     pub(crate) fn owe(&self, bytes: u64) -> Duration {
         self.0.iter().map(|pace| pace.owe(bytes)).max().unwrap_or_default()
     }
@@ -396,7 +397,7 @@ mod tests {
     use gridlane_auth::identity::TokenIdentity;
 
     fn at(address: &str, client: ClientLimits) -> Parties {
-        AllLimits { client, ..AllLimits::default() }.at(address.parse().unwrap())
+        AllLimits { client, ..AllLimits::default() }.of_address(address.parse().unwrap())
     }
 
     fn token(issuer: &str, subject: &str, vo: &str) -> Identity {
@@ -471,13 +472,13 @@ mod tests {
         let (ada, bob) = (token("https://a", "ada", "atlas"), token("https://a", "bob", "atlas"));
         let other = token("https://b", "ada", "cms");
         let now = Time::from_origin(Duration::from_secs(100));
-        let ask = |who| throttle.request_at(&limits.who(who), now).map_err(|(by, _)| by);
+        let ask = |who| throttle.request_at(&limits.of_identity(who), now).map_err(|(by, _)| by);
         assert_eq!([ask(&ada), ask(&ada), ask(&ada)], [Ok(()), Ok(()), Err(By::User)]);
         // What was refused took nothing of the organisation's allowance.
         assert_eq!([ask(&bob), ask(&bob)], [Ok(()), Err(By::Vo)]);
         assert_eq!([ask(&other), ask(&other), ask(&other)], [Ok(()), Ok(()), Err(By::User)]);
-        assert!(limits.who(&Identity::Anonymous).are_none());
-        let connect = |who| throttle.connect(&limits.who(who));
+        assert!(limits.of_identity(&Identity::Anonymous).are_none());
+        let connect = |who| throttle.connect(&limits.of_identity(who));
         let held = [connect(&ada), connect(&ada), connect(&bob)];
         assert!(held.iter().all(Result::is_ok));
         assert_eq!((connect(&ada).err(), connect(&bob).err()), (Some(By::User), Some(By::Vo)));
@@ -492,7 +493,9 @@ mod tests {
         let rate = |bytes| ClientLimits { bytes_per_s: Some(bytes), ..ClientLimits::default() };
         let limits = AllLimits { client: rate(1_000_000_000), user: rate(1_000_000), vo: rate(1000) };
         let paces = |who: &Identity| {
-            throttle.paces(&limits.at("192.0.2.1".parse().unwrap())).and(throttle.paces(&limits.who(who)))
+            throttle
+                .paces(&limits.of_address("192.0.2.1".parse().unwrap()))
+                .and(throttle.paces(&limits.of_identity(who)))
         };
         let (ada, bob) = (token("https://a", "ada", "atlas"), token("https://a", "bob", "atlas"));
         assert!(paces(&Identity::Anonymous).owe(1_000_000) < Duration::from_secs(1));
@@ -508,7 +511,7 @@ mod tests {
         let kept = throttle.connect(&at("192.0.2.1", limits));
         for number in 0..10_000u32 {
             let client = IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number));
-            let parties = AllLimits { client: limits, ..AllLimits::default() }.at(client);
+            let parties = AllLimits { client: limits, ..AllLimits::default() }.of_address(client);
             let now = Time::from_origin(Duration::from_secs(number.into()));
             assert!(throttle.request_at(&parties, now).is_ok());
             assert!(throttle.parties() <= 101);

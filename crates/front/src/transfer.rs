@@ -1,26 +1,26 @@
 //! The data plane of a GET: bytes of an object to a stream, in a plain loop.
 //!
-//! Without TLS, and where the object is a file, the kernel moves the bytes (`sendfile`): no copy into
-//! this process. `sendfile` of bytes that are not in the page cache would wait for the disk on a thread that
-//! serves other clients, so each step first asks without waiting for a byte of every 128 KiB of it; if one
-//! would wait, the step is waited for and sent from the buffer it is then in.
+//! Without TLS, and where the object is a file, the kernel moves the bytes (`sendfile`): no copy into this process.
+//! `sendfile` of bytes that are not in the page cache would wait for the disk on a thread that serves other clients, so
+//! each step first asks without waiting for a byte of every 128 KiB of it; if one would wait, the step is waited for
+//! and sent from the buffer it is then in.
 //!
-//! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they
-//! are in the second-level cache.
+//! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they are in the
+//! second-level cache.
 //!
 //! Small parts of a file, and bytes that go in chunks, are put together by [`crate::gather`] first.
 //!
-//! A client that takes bytes faster than they are sent never makes a loop wait, so each step also asks the
-//! runtime whether it is somebody else's turn.
+//! A client that takes bytes faster than they are sent never makes a loop wait, so each step also asks the runtime if
+//! it is another task's turn.
 //!
-//! A file that turns out shorter than it was ends the connection: the client was promised a length, and
-//! padding would be a lie. So does one that was written to: when the last byte was read, and before it is
-//! sent, one `fstat` tells whether the bytes may be a mixture, and a client that misses the end will not take
-//! them for the file. That look would say nothing of a page that `sendfile` has put into the socket and that changes
-//! before it is on its way: so what was changed a moment ago is copied and not sent by the kernel, and of every other large
-//! answer the end is ([`COPIED_TAIL_BYTES_MAX`](limits::COPIED_TAIL_BYTES_MAX)). docs/reference/http.md says what that leaves.
+//! A file that turns out shorter than it was ends the connection: the client was promised a length, and padding would
+//! be a lie. So does one that was written to: when the last byte was read, and before it is sent, one `fstat` tells if
+//! the bytes may be a mixture, and a client that misses the end will not take them for the file. That look would say
+//! nothing of a page that `sendfile` has put into the socket and that changes before it is on its way: so what was
+//! changed a moment ago is copied and not sent by the kernel, and of every other large answer the end is
+//! ([`COPIED_TAIL_BYTES_MAX`](limits::COPIED_TAIL_BYTES_MAX)). docs/reference/http.md says what that leaves.
 //!
-//! How long a client may take is [`Patience`]'s business.
+//! The deadlines of a client are in [`Patience`].
 
 use std::fs::File;
 use std::future::Future;
@@ -191,8 +191,8 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Whether nobody has changed the file for so long that a change while it is sent is unlikely. A time to come is one that
-/// somebody set.
+/// True if the file has not been changed for so long that a change while it is sent is unlikely. A time in the future
+/// was set by a program, and says nothing.
 fn is_at_rest(object: &dyn Object) -> bool {
     match SystemTime::now().duration_since(object.metadata().modified) {
         Ok(age) => age >= limits::FILE_AT_REST_MIN,
@@ -200,7 +200,8 @@ fn is_at_rest(object: &dyn Object) -> bool {
     }
 }
 
-/// How many bytes at the end of an answer of this length are copied; none of one that the socket may take at once.
+/// The number of bytes at the end of an answer of this length that are copied; none of one that the socket may take at
+/// once.
 fn tail_bytes(len: u64) -> u64 {
     match len <= SENDFILE_BYTES as u64 {
         true => 0,
@@ -208,8 +209,8 @@ fn tail_bytes(len: u64) -> u64 {
     }
 }
 
-/// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
-/// them was brought in by the same read-ahead, nearly always.
+/// True if a step can be read without waiting, as far as some of its bytes tell: what lies between two of them was
+/// brought in by the same read-ahead, nearly always.
 pub(crate) fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool> {
     if object.never_waits() {
         return Ok(true);
@@ -230,7 +231,7 @@ struct Step {
     len: usize,
 }
 
-/// How a client learns where a payload of unknown length ends.
+/// The way in which a client learns the end of a payload of unknown length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// In chunks (RFC 9112, 7.1).
@@ -310,13 +311,13 @@ pub(crate) async fn write(
 }
 
 tokio::task_local! {
-    /// The rate limits of the client whose request this task has in hand. Every loop that moves a client's bytes does it by a [`Patience`], and none of them knows whose they are.
+    /// The rate limits of the client whose request this task has in hand. Every loop that moves a client's bytes does
+    /// it by a [`Patience`], and none of them knows the client.
     pub(crate) static CLIENT_PACES: Paces;
 }
 
-/// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
-/// falling below a mean rate once it was waited for long enough. Only waiting counts: neither the disk nor
-/// the rate limit is the client's fault.
+/// The wait for a client while a body moves: not without a byte for the stall deadline, and not below a mean rate once
+/// it was waited for long enough. Only waiting counts: neither the disk nor the rate limit is the client's fault.
 pub struct Patience {
     stall: Duration,
     grace: Duration,
@@ -327,7 +328,7 @@ pub struct Patience {
     paces: Paces,
 }
 
-/// Why a client is waited for no longer.
+/// The reason why a client is waited for no longer.
 #[derive(Debug)]
 pub(crate) enum Impatience {
     /// No byte for too long.
@@ -339,7 +340,7 @@ pub(crate) enum Impatience {
 }
 
 impl Patience {
-    /// With the client whose request this task has in hand.
+    /// The wait for the client whose request this task has in hand.
     pub fn new(deadlines: &Deadlines) -> Patience {
         Patience {
             stall: deadlines.body_stall,
@@ -351,19 +352,19 @@ impl Patience {
         }
     }
 
-    /// With somebody for whom much memory is held until the last byte is taken.
+    /// The wait for a client for which much memory is held until the last byte is taken.
     pub(crate) fn of_memory(deadlines: &Deadlines) -> Patience {
         let stall = deadlines.listing_stall.min(deadlines.body_stall);
         let rate_bytes_per_s_min = limits::LISTING_RATE_BYTES_PER_S_MIN;
         Patience { stall, grace: stall, rate_bytes_per_s_min, ..Patience::new(deadlines) }
     }
 
-    /// Whether a rate limit of the client makes pauses between bytes.
+    /// True if a rate limit of the client makes pauses between bytes.
     pub(crate) fn is_paced(&self) -> bool {
         !self.paces.are_none()
     }
 
-    /// Waits for an operation that moves some bytes and returns how many.
+    /// Waits for an operation that moves some bytes; returns their number.
     pub(crate) async fn wait(
         &mut self,
         operation: impl Future<Output = io::Result<usize>>,
@@ -408,9 +409,8 @@ impl Impatience {
     }
 }
 
-/// What a client is told of why it does not get all of a file: the operating system's own words are for the
-/// log.
-pub(crate) fn told(cause: &io::Error) -> String {
+/// The message for a client that does not get all of a file: the operating system's own is for the log.
+pub(crate) fn failure_text(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => cause.to_string(),
         _ => "the storage fails".to_owned(),
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_copied_at_the_end_is_little() {
+    fn only_a_short_tail_is_copied() {
         for (len, expected) in
             [(1, 0), (512 << 10, 0), (1 << 20, 32 << 10), (320 << 20, 10 << 20), (u64::MAX, 10 << 20)]
         {

@@ -1,7 +1,7 @@
-//! What a request demands of the present state of things before anything is done.
+//! Preconditions of requests on the present state of files.
 //!
-//! Two kinds of fields do: HTTP's own (RFC 9110, 13) about the resource that is requested, and WebDAV's `If` (RFC
-//! 4918, 10.4) about any. Both are evaluated early, to refuse before a byte is moved; HTTP's become an
+//! Two kinds of fields have them: HTTP's own (RFC 9110, 13) about the resource that is requested, and WebDAV's `If`
+//! (RFC 4918, 10.4) about any. Both are evaluated early, to refuse before a byte is moved; HTTP's become an
 //! [`Expectation`] besides, which the storage checks at the very moment of the change.
 
 use gridlane_auth::Operation;
@@ -18,7 +18,7 @@ use crate::origin::Origin;
 use crate::storage_service::StorageService;
 use gridlane_front::reply::Reply;
 
-/// What is at a path; `None` for nothing.
+/// The metadata at a path; `None` for nothing.
 pub(crate) async fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
     match storage.look(path).await {
         Ok(metadata) => Ok(Some(metadata)),
@@ -43,8 +43,7 @@ pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result
     }
 }
 
-/// Checks the `If` field, if there is one. There are no locks, so who believes to hold
-/// one is refused.
+/// Checks the `If` field, if there is one. There are no locks, so a client that believes to hold one is refused.
 pub(crate) async fn check_if(
     service: &StorageService,
     head: &RequestHead,
@@ -69,7 +68,7 @@ pub(crate) async fn check_if(
     if conditions.holds(known) { Ok(()) } else { Err(failed()) }
 }
 
-/// The entity tag of what is there, for a client that may know it: whoever may not read there is told nothing.
+/// The entity tag of a file, for a client that may know it: one that may not read there is told nothing.
 async fn tag_at(spot: &Spot) -> Option<ETag> {
     if !spot.may(Operation::Stat) {
         return None;
@@ -77,7 +76,7 @@ async fn tag_at(spot: &Spot) -> Option<ETag> {
     ETag::strong(look(spot.storage(), &spot.object).await.ok()??.tag)
 }
 
-/// Where a resource that the client names is, if it is in an export of this server.
+/// The place of a resource that the client names, if it is in an export of this server.
 fn named_spot(service: &StorageService, named: &str, origin: &Origin<'_>, spot: &Spot) -> Option<Spot> {
     let named = Destination::read(named).ok().filter(|named| origin.is_ours(service, named))?;
     match service.exports.find(&named.resource_path().ok()?, &spot.client) {
@@ -91,17 +90,17 @@ pub(crate) fn refused(rejection: Rejection) -> Reply {
     Reply::failure(rejection.status, rejection.message)
 }
 
-/// Refuses a body where none means anything: who sends one means something by it (RFC 4918, 8.4).
+/// Refuses a body where none means anything: a client that sends one means something by it (RFC 4918, 8.4).
 pub(crate) fn check_no_body(head: &RequestHead) -> Result<(), Reply> {
     match head.body {
         RequestBody::Absent | RequestBody::Known(0) => Ok(()),
         RequestBody::Known(_) | RequestBody::Chunked => {
-            let what = format!("a {} with a body means nothing here", head.method.name());
+            let what = format!("a {} has no body here: send it without one", head.method.name());
             Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what))
         }
     }
 }
 
 fn failed() -> Reply {
-    Reply::failure(Status::PRECONDITION_FAILED, "it is not in the state asked for")
+    Reply::failure(Status::PRECONDITION_FAILED, "a condition of the request does not hold")
 }

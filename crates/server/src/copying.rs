@@ -24,26 +24,26 @@ use crate::propfind::{joined, kind_of};
 use crate::storage_service::StorageService;
 use gridlane_front::reply::Reply;
 
-/// Bytes copied between two looks at whether anybody waits for them.
+/// Bytes copied between two checks if the copy is still waited for.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
 
-/// From where to where.
+/// A copy from one storage to another.
 pub(crate) struct Copying<'a> {
     pub(crate) service: &'a StorageService,
     pub(crate) from: &'a Export,
     pub(crate) to: &'a Export,
-    /// Whether a file's time of the last change is copied as well.
+    /// True if a file's time of the last change is copied as well.
     pub(crate) keeps_times: bool,
 }
 
-/// Which end cannot do it.
+/// The end that cannot do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Source,
     Target,
 }
 
-/// Why something was not copied.
+/// The reason why something was not copied.
 pub(crate) struct Trouble {
     pub(crate) end: End,
     pub(crate) reply: Reply,
@@ -61,29 +61,29 @@ pub(crate) struct Failure {
     pub(crate) path: Vec<u8>,
     pub(crate) kind: EntryKind,
     pub(crate) status: Status,
-    /// For the log.
+    /// The cause, for the log.
     pub(crate) cause: String,
 }
 
-/// What became of a tree.
+/// The outcome of copying a tree.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) failures: Vec<Failure>,
     copied: Content,
 }
 
-/// What a tree holds, so that two looks at it can be compared in the memory of a number: by every entry's path, and
-/// of files by their tags, in any order.
+/// The contents of a tree as a number, so that two looks at it can be compared without keeping it: by every entry's
+/// path, and of files by their tags, in any order.
 #[derive(Default)]
 struct Content {
     entries: u64,
     sum: u64,
-    /// With keys that nobody can guess.
+    /// With a secret seed.
     hashes: RandomState,
 }
 
 impl Content {
-    /// `tag` is empty of a directory, which is not another one because something was added to it and taken away.
+    /// `tag` is empty for a directory, which is not another one because something was added to it and taken away.
     fn add(&mut self, path: &ObjectPath, tag: &str) {
         self.entries += 1;
         let names: Vec<&[u8]> = path.names().collect();
@@ -169,7 +169,7 @@ impl Copying<'_> {
         let mut by_storage = Arc::ptr_eq(self.from.storage.turns(), self.to.storage.turns());
         let mut at = 0;
         while at < size_bytes {
-            // Whoever waits for the client to leave gets a turn.
+            // The task that watches for the client's leaving gets a turn.
             yield_now().await;
             let left = size_bytes - at;
             let mut copied = 0;
@@ -189,8 +189,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies one buffer of at most `left` bytes from one device to another; returns how many bytes that were. No operation waits
-    /// for both: a device that hangs holds no turns of the other.
+    /// Copies one buffer of at most `left` bytes from one device to another; returns the number of bytes. No operation
+    /// waits for both: a device that hangs holds no turns of the other.
     async fn part(
         &self,
         object: &dyn Object,
@@ -277,7 +277,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether a tree is still what was copied of it. Takes as long as a removal of the tree would.
+    /// True if a tree is still what was copied of it. Takes as long as a removal of the tree would.
     pub(crate) async fn is_as_copied(&self, from: &ObjectPath, outcome: &Outcome) -> StoreResult<bool> {
         let copied = &outcome.copied;
         let mut now = Content { hashes: copied.hashes.clone(), ..Content::default() };
@@ -297,7 +297,7 @@ impl Copying<'_> {
                     levels.push(self.level(&path, &path, entry.metadata.identity).await?);
                 }
             }
-            // A link that somebody made meanwhile may make a tree endless.
+            // A link that was made meanwhile may make a tree endless.
             if now.entries > copied.entries || levels.len() > limits::COPY_DEPTH_MAX {
                 return Ok(false);
             }
@@ -321,7 +321,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Which directory of the source is there.
+    /// The identity of a directory of the source.
     async fn identity(&self, from: &ObjectPath) -> StoreResult<FileIdentity> {
         match self.from.storage.look(from).await? {
             there if there.is_directory() => Ok(there.identity),
@@ -363,14 +363,14 @@ impl Copying<'_> {
 }
 
 impl Level {
-    /// Reads some entries; whether there were any.
+    /// Reads some entries; returns true if there were any.
     async fn read(&mut self) -> StoreResult<bool> {
         self.waiting.extend(self.entries.next_page().await?);
         Ok(!self.waiting.is_empty())
     }
 }
 
-/// Whether a directory is one of those that are being copied, or the copy.
+/// True if a directory is one of those that are being copied, or the copy.
 fn is_loop(levels: &[Level], target: FileIdentity, identity: FileIdentity) -> bool {
     identity == target || levels.iter().any(|level| level.identity == identity)
 }

@@ -1,9 +1,9 @@
-//! Scripts of other sites' pages that read files here (the Fetch standard's CORS protocol): what a browser
-//! needs to be told before it hands them the bytes.
+//! Scripts of other sites' pages that read files here (the Fetch standard's CORS protocol): the fields that a browser
+//! needs before it hands them the bytes.
 //!
-//! Only pages of the origins that an [export](crate::Export) names may read, and only read: a browser asks
-//! before anything else (a *preflight*), and is told of GET and HEAD. Nothing is said to other origins, and
-//! cookies or certificates are never asked for, so `*` shows a page what anyone may see where its reader is, and nothing
+//! Only pages of the origins that an [export](crate::Export) names may read, and only read: a browser asks before
+//! anything else (a *preflight*), and is told of GET and HEAD. Other origins get no such fields, and cookies or
+//! certificates are never asked for. So `*` shows a page what any client at its reader's address may see, and nothing
 //! more: also what rules allow by `addresses`.
 
 use gridlane_core::limits;
@@ -26,7 +26,7 @@ const REQUEST_HEADERS: &str = "Accept, Authorization, Cache-Control, If-Match, I
 const ANSWER_HEADERS: &str =
     "Content-Range, Content-Length, ETag, Digest, Repr-Digest, Accept-Ranges, Last-Modified";
 
-/// Adds to the answer what a browser has to know; a preflight gets an answer of its own.
+/// Adds the fields for a browser to the answer; a preflight gets an answer of its own.
 pub(crate) fn apply(exports: &Exports, client: &Client, head: &RequestHead, reply: Reply) -> Reply {
     if exports.iter().all(|export| export.cors_origins.is_empty()) {
         return reply;

@@ -1,12 +1,11 @@
-//! Checksums of whole files: known from a table, or kept with the file by its storage (since it was uploaded, or
-//! by XRootD), or else computed when somebody asks, once for all who ask at the same time, and then kept for
-//! as long as the file stays as it is. The table is in front of the storage, and all there is for storages
-//! that keep nothing.
+//! Checksums of whole files: known from a table, or kept with the file by its storage (since it was uploaded, or by
+//! XRootD), or else computed on request, once for all requests at the same time, and then kept for as long as the file
+//! stays as it is. The table is in front of the storage, and all there is for storages that keep nothing.
 //!
-//! Few run at a time, since each reads a whole file; and of one client not all of those. All requests for the same one wait
-//! for a permit, each in the name of its own client, and the first to get one starts the computation: no client is behind
-//! another one's files because that one asked first. The computation goes on while any request waits for it. Before it is
-//! started nothing runs, and only the requests themselves have the file open.
+//! Few run at a time, since each reads a whole file; and of one client not all of those. All requests for the same one
+//! wait for a permit, each in the name of its own client, and the first to get one starts the computation: no client is
+//! behind another one's files because that one asked first. The computation goes on while any request waits for it.
+//! Before it is started nothing runs, and only the requests themselves have the file open.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +22,7 @@ use tokio::task::yield_now;
 use gridlane_front::buffers::Buffers;
 use gridlane_share::{Lease, budget, turns};
 
-/// Which bytes, by which algorithm.
+/// The state of a file, and the algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     identity: FileIdentity,
@@ -37,7 +36,7 @@ impl Key {
     }
 }
 
-/// How far a computation is.
+/// The stage of a computation.
 #[derive(Clone)]
 enum Stage {
     /// None of the requests for it has a permit.
@@ -64,10 +63,10 @@ struct Computation {
     done_bytes: Arc<AtomicU64>,
 }
 
-/// How far the computations are that are running or wait for their turn.
+/// The progress of the computations that are running or wait for their turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// How many there are.
+    /// Their number.
     pub(crate) running: usize,
     /// Bytes of their files.
     pub(crate) size_bytes: u64,
@@ -85,14 +84,14 @@ pub(crate) struct Digests {
     kept_max: usize,
 }
 
-/// How often one request may join a computation that was just given up by others.
+/// Times that one request may join a computation that was just given up by others.
 const TRIES_MAX: usize = 8;
 
 /// A file changed less than this before it was read may change again without its times telling.
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Digests {
-    /// Of which none is known.
+    /// An empty table.
     pub(crate) fn new() -> Digests {
         Digests { state: Arc::default(), hashed_bytes: Arc::default(), kept_max: limits::DIGESTS_KEPT_MAX }
     }
@@ -177,9 +176,9 @@ impl Digests {
         progress
     }
 
-    /// The checksum of a whole file, computed unless it is in the table; `None` when it cannot be had: the
-    /// file cannot be read or changes meanwhile. It is kept with the file if the storage `may_keep` it. Who does
-    /// not want to wait any longer drops this; when nobody waits, the reading ends.
+    /// The checksum of a whole file, computed unless it is in the table; `None` when it cannot be had: the file cannot
+    /// be read or changes meanwhile. It is kept with the file if the storage `may_keep` it. A request that does not
+    /// wait any longer drops this; without waiting requests the reading ends.
     pub(crate) async fn of(
         &self,
         object: &Arc<dyn Object>,
@@ -188,13 +187,13 @@ impl Digests {
     ) -> Option<Checksum> {
         let key = Key::new(object.metadata(), kind);
         for _ in 0..TRIES_MAX {
-            let mut asking = match self.ask(&key, object.metadata().size_bytes) {
-                Ok(asking) => asking,
+            let mut waiter = match self.join(&key, object.metadata().size_bytes) {
+                Ok(waiter) => waiter,
                 Err(known) => return Some(known),
             };
             let permit = tokio::select! {
                 biased;
-                _ = asking.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
+                _ = waiter.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
                 permit = object.turns().digests().take(budget::current(), 1) => Some(permit),
             };
             if let Some(permit) = permit
@@ -204,8 +203,8 @@ impl Digests {
                 let reading = Reading { object, done_bytes, hashed_bytes };
                 tokio::spawn(self.clone().compute(key.clone(), reading, may_keep, sender, permit));
             }
-            // Hung up without an outcome: we joined just when it ended because nobody waited.
-            if let Ok(stage) = asking.stage.wait_for(|stage| matches!(stage, Stage::Done(_))).await
+            // Hung up without an outcome: we joined just when it ended because no request waited.
+            if let Ok(stage) = waiter.stage.wait_for(|stage| matches!(stage, Stage::Done(_))).await
                 && let Stage::Done(checksum) = &*stage
             {
                 return checksum.clone();
@@ -215,7 +214,7 @@ impl Digests {
     }
 
     /// Joins the requests for a checksum, or is the first of them; the checksum if it is in the table.
-    fn ask<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Asking<'a>, Checksum> {
+    fn join<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Waiter<'a>, Checksum> {
         let mut state = self.lock();
         if let Some(known) = state.known.get(key) {
             return Err(known.clone());
@@ -224,10 +223,10 @@ impl Digests {
             let (start, stage) = watch::channel(Stage::Waiting);
             Computation { stage, start: Some(start), size_bytes, done_bytes: Arc::default() }
         });
-        Ok(Asking { digests: self, key, stage: computation.stage.clone() })
+        Ok(Waiter { digests: self, key, stage: computation.stage.clone() })
     }
 
-    /// The ways to tell how far the computation is; none if another request has started it.
+    /// The channels for the stage of the computation; none if another request has started it.
     fn start(&self, key: &Key) -> Option<(watch::Sender<Stage>, Arc<AtomicU64>)> {
         let mut state = self.lock();
         let computation = state.running.get_mut(key)?;
@@ -236,8 +235,8 @@ impl Digests {
         Some((sender, Arc::clone(&computation.done_bytes)))
     }
 
-    /// The same of a file that fits in one buffer and is in the page cache, by an algorithm that is fast: it takes less time
-    /// to read it here than to have somebody else do it. `None` of any other.
+    /// The same of a file that fits in one buffer and is in the page cache, by an algorithm that is fast: it takes less
+    /// time to read it here than to hand it to another task. `None` for any other.
     pub(crate) async fn at_once(
         &self,
         buffers: &Arc<Buffers>,
@@ -267,7 +266,7 @@ impl Digests {
         if is_settled(metadata, began) {
             self.remember(metadata, checksum.clone());
             if may_keep {
-                // If not, it is computed again when it is asked for again: nobody is worse off.
+                // If not, it is computed again for the next request: nothing is lost.
                 let _ = object.keep_checksum(&checksum).await;
             }
         }
@@ -299,11 +298,11 @@ impl Digests {
         }
         let is_settled = is_settled(object.metadata(), began);
         if let (Some(checksum), true) = (&checksum, is_settled && may_keep) {
-            // If not, it is computed again when it is asked for again: nobody is worse off.
+            // If not, it is computed again for the next request: nothing is lost.
             let _ = object.keep_checksum(checksum).await;
         }
         if is_abandoned {
-            // In this order: who sees the channel closed must not find it again.
+            // In this order: a task that sees the channel closed must not find it again.
             drop(running);
             drop(sender);
             return;
@@ -326,13 +325,13 @@ fn has_waiters(sender: &watch::Sender<Stage>) -> bool {
 }
 
 /// One request for a checksum that is not there.
-struct Asking<'a> {
+struct Waiter<'a> {
     digests: &'a Digests,
     key: &'a Key,
     stage: watch::Receiver<Stage>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Waiter<'_> {
     /// The last one to leave removes a computation that was not started.
     fn drop(&mut self) {
         let mut state = self.digests.lock();
@@ -371,7 +370,7 @@ impl State {
     }
 }
 
-/// Whether a file that is looked at since `began` can be told from what it will be.
+/// True if a file that is looked at since `began` can be told from any later state of it.
 fn is_settled(metadata: &Metadata, began: SystemTime) -> bool {
     began.duration_since(metadata.changed).is_ok_and(|age| age >= SETTLED)
 }
@@ -391,11 +390,11 @@ enum Unread {
     Unreadable,
 }
 
-/// The place that a few steps of reading have come to.
+/// The point that a few steps of reading have come to.
 enum Step {
     /// To the end.
     End,
-    /// As far as they go without giving anybody else a turn.
+    /// To where other tasks are to have their turn.
     More,
     /// To where the device has to be waited for.
     Cold,
@@ -488,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told() {
+    fn progress_of_computations() {
         let digests = digests();
         let key = Key {
             identity: FileIdentity { device: 0, number: 1 },
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_file_is_hashed_at_once_by_what_is_fast() {
+    async fn a_small_file_is_hashed_at_once_by_fast_algorithms() {
         let storage = gridlane_store::MemoryStorage::new();
         let open = |len: usize| {
             let path = ObjectPath::new([len.to_string().as_bytes()]).unwrap();

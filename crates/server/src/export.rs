@@ -1,4 +1,4 @@
-//! Which export a path belongs to, and what may be done there.
+//! Exports, the paths that lead into them, and the decisions about those paths.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use gridlane_dav::ResourcePath;
 use gridlane_share::Turns;
 use gridlane_store::{ObjectPath, Storage};
 
-use gridlane_front::auth::challenge::Asking;
+use gridlane_front::auth::challenge::AuthMethods;
 use gridlane_front::client::Client;
 use gridlane_front::reply::Reply;
 
 /// A storage, under the path where clients find it.
 #[derive(Clone)]
 pub struct Export {
-    /// Where its root is: `/` for a server with one export.
+    /// The path of its root: `/` for a server with one export.
     pub path: ResourcePath,
-    /// What is there.
+    /// The files.
     pub storage: Arc<dyn Storage>,
-    /// Whether anything may be stored, changed and removed at all: by whom, the rules say.
+    /// True if anything may be stored, changed and removed at all; the rules say by which clients.
     pub allow_write: bool,
     /// Bytes of one upload: beyond it the answer is 413.
     pub upload_bytes_max: u64,
-    /// Where its clients expect something else than RFC 4918 says.
+    /// Departures from RFC 4918 that its clients expect.
     pub compat: Compat,
-    /// Origins (`https://site.example`) whose pages' scripts may read what anyone may read here; `*` is all
-    /// of them.
+    /// Origins (`https://site.example`) whose pages' scripts may read what any client may read here; `*` is all of
+    /// them.
     pub cors_origins: Vec<String>,
     /// Other roots with the same files below them, the best first: clients are told of them.
     pub mirrors: Vec<Url>,
@@ -60,8 +60,8 @@ impl Export {
     }
 }
 
-/// The rule where nobody has said who may do what: anyone may read and list what is under `path` and, with
-/// `allow_write`, change it.
+/// The rule of a server without others: every client may read and list what is under `path` and, with `allow_write`,
+/// change it.
 pub fn open_to_anyone(name: impl Into<String>, path: &ResourcePath, allow_write: bool) -> Rule {
     let reads = Grants::READ.with(Grants::LIST).with(Grants::STAGE);
     let may = if allow_write { reads.with(Grants::WRITE).with(Grants::DELETE) } else { reads };
@@ -72,28 +72,27 @@ pub fn open_to_anyone(name: impl Into<String>, path: &ResourcePath, allow_write:
 pub(crate) struct Spot {
     pub(crate) export: Arc<Export>,
     pub(crate) object: ObjectPath,
-    /// Who asks.
+    /// The client.
     pub(crate) client: Client,
     rules: Arc<Rules>,
 }
 
-/// What is decided by. One piece: whatever is counted by all connections is counted once less for each request.
+/// The rules of the server. In one piece: a pointer that all connections count is counted once less for each request.
 struct Rules {
     policy: Arc<Policy>,
-    /// How clients could prove who they are.
-    asking: Arc<Asking>,
+    /// The methods by which clients could authenticate.
+    auth_methods: Arc<AuthMethods>,
 }
 
 /// The reason for which nothing may be changed in an export that is read-only, in words.
-const READ_ONLY: &str =
-    "this export is read-only: nobody may change anything here; its operator can change that";
+const READ_ONLY: &str = "this export is read-only; its operator can change that";
 
-/// Why a client may not do something.
+/// The reason why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// Nobody may change anything in the export.
+    /// The export is read-only.
     ReadOnly,
-    /// The rules do not let it.
+    /// The rules do not allow it.
     ByRules(Reason),
 }
 
@@ -106,7 +105,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// What a client may store under a name.
+/// The ways in which a client may store something under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayStore {
     /// Something new.
@@ -133,17 +132,17 @@ impl Spot {
         }
     }
 
-    /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
+    /// Checks that its client may do it: the answer if not. Every method asks here before it looks at the storage.
     pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
         self.decide(operation).map_err(|denial| self.denied(denial))
     }
 
-    /// The answer to what its client may not do.
+    /// The answer to a client that is denied something.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        self.rules.asking.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
+        self.rules.auth_methods.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
     }
 
-    /// Whether its client may do one of these: the answer about the first if not.
+    /// Checks that its client may do one of these: the answer about the first if not.
     pub(crate) fn check_any(&self, operations: &[Operation]) -> std::result::Result<(), Reply> {
         match operations {
             [first, others @ ..] if !others.iter().any(|other| self.may(*other)) => self.check(*first),
@@ -151,15 +150,15 @@ impl Spot {
         }
     }
 
-    /// Whether its client may do it: something that the answer depends on, and not whether there is one.
+    /// True if its client may do it. For parts of an answer; a request as a whole is [checked](Spot::check).
     pub(crate) fn may(&self, operation: Operation) -> bool {
         self.decision(operation).is_ok()
     }
 
-    /// What its client may store here, where something is or nothing; why not if it may not.
+    /// The ways in which its client may store something here, where something is or nothing; the reason if in none.
     ///
-    /// What is there may change until it is stored. Who may only do one of the two has to tell the storage what to expect:
-    /// [`MayStore`] says which.
+    /// What is there may change until something is stored. For a client that may only do one of the two, the storage
+    /// has to be told what to expect: [`MayStore`] says which.
     pub(crate) fn may_store(&self, is_taken: bool) -> std::result::Result<MayStore, Denial> {
         let (needed, other, only) = match is_taken {
             true => (Operation::Overwrite, Operation::Create, MayStore::Instead),
@@ -169,20 +168,20 @@ impl Spot {
         Ok(if self.may(other) { MayStore::Any } else { only })
     }
 
-    /// Whether its client may do it here, or to anything that could be below.
+    /// True if its client may do it here, or to anything that could be below.
     pub(crate) fn reaches(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
-        !is_refused && self.rules.policy.reaches(self.client.asker(), operation, self.names())
+        !is_refused && self.rules.policy.reaches(self.client.requester(), operation, self.names())
     }
 
-    /// Whether its client may do it everywhere in the export.
+    /// True if its client may do it everywhere in the export.
     pub(crate) fn may_everywhere(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
         let names = somewhere_below(&self.export.path);
-        !is_refused && self.rules.policy.decide(self.client.asker(), operation, names).is_granted()
+        !is_refused && self.rules.policy.decide(self.client.requester(), operation, names).is_granted()
     }
 
-    /// Whether its client may do it; what came of it is noted for the log.
+    /// Decides if its client may do it; the outcome is noted for the log.
     pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
         match self.decision(operation) {
             Ok(decision) => {
@@ -196,7 +195,7 @@ impl Spot {
         }
     }
 
-    /// Why its client may not do it, if so: of each piece of something that was decided before as a whole.
+    /// The reason why its client may not do it, if so: for each piece of something that was decided before as a whole.
     pub(crate) fn refusal(&self, operation: Operation) -> Option<Denial> {
         self.decision(operation).err()
     }
@@ -205,7 +204,7 @@ impl Spot {
         if Grants::of(operation).changes() && !self.export.allow_write {
             return Err(Denial::ReadOnly);
         }
-        match self.rules.policy.decide(self.client.asker(), operation, self.names()) {
+        match self.rules.policy.decide(self.client.requester(), operation, self.names()) {
             Decision::Refused(reason) => Err(Denial::ByRules(reason)),
             granted => Ok(granted),
         }
@@ -217,7 +216,7 @@ impl Spot {
     }
 }
 
-/// What a path leads to.
+/// The place that a path leads to.
 pub(crate) enum Place {
     /// Into an export.
     Inside(Spot),
@@ -237,7 +236,11 @@ pub(crate) struct Exports {
 
 impl Exports {
     /// Fails when one lies in another: of two answers to one path, none would be right.
-    pub(crate) fn new(exports: Vec<Export>, policy: Arc<Policy>, asking: Arc<Asking>) -> Result<Exports> {
+    pub(crate) fn new(
+        exports: Vec<Export>,
+        policy: Arc<Policy>,
+        auth_methods: Arc<AuthMethods>,
+    ) -> Result<Exports> {
         for (index, inner) in exports.iter().enumerate() {
             let holds = |(other, outer): (usize, &Export)| {
                 other != index && below(&outer.path, &inner.path).is_some()
@@ -249,7 +252,7 @@ impl Exports {
                     .hint("give every export a path that is not below another's"));
             }
         }
-        let rules = Arc::new(Rules { policy, asking });
+        let rules = Arc::new(Rules { policy, auth_methods });
         Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), rules })
     }
 
@@ -270,14 +273,14 @@ impl Exports {
         self.all.iter()
     }
 
-    /// Whether any lets clients write.
+    /// True if any lets clients write.
     pub(crate) fn allow_write(&self) -> bool {
         self.all.iter().any(|export| export.allow_write)
     }
 
     /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
     pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
-        let grants = self.rules.policy.grants(client.asker(), somewhere_below(path));
+        let grants = self.rules.policy.grants(client.requester(), somewhere_below(path));
         let is_read_only = match self.find(path, client) {
             Place::Inside(spot) => !spot.export.allow_write,
             Place::Above(_) | Place::Nowhere => !self.allow_write(),
@@ -292,10 +295,10 @@ impl Exports {
     pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
         let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
         client.decided(Operation::Stat, path.names(), reason, true);
-        self.rules.asking.denied(client, reason, true)
+        self.rules.auth_methods.denied(client, reason, true)
     }
 
-    /// Where `path` leads a client.
+    /// The place that `path` leads a client to.
     pub(crate) fn find(&self, path: &ResourcePath, client: &Client) -> Place {
         for export in &self.all {
             if let Some(rest) = below(&export.path, path) {
@@ -313,7 +316,7 @@ impl Exports {
             return Place::Nowhere;
         }
         let is_shown = |export: &&Arc<Export>| {
-            self.rules.policy.reaches(client.asker(), Operation::Stat, export.path.names())
+            self.rules.policy.reaches(client.requester(), Operation::Stat, export.path.names())
         };
         let mut names: Vec<Vec<u8>> = self.all.iter().filter(is_shown).filter_map(next).collect();
         names.sort();
@@ -322,8 +325,8 @@ impl Exports {
     }
 }
 
-/// The names of something in a directory that nothing is called. At the directory itself more may be allowed than below it:
-/// who may make something deep inside may make the directories that lead there.
+/// The names of a file in a directory that no real file has. At the directory itself more may be allowed than below it:
+/// a client that may make something deep inside may make the directories that lead there.
 fn somewhere_below(directory: &ResourcePath) -> impl Iterator<Item = &[u8]> + Clone {
     directory.names().chain(std::iter::once(&b"\0"[..]))
 }
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_macaroon_can_be_given() {
+    fn rights_that_a_macaroon_can_have() {
         use gridlane_auth::identity::TokenIdentity;
         use gridlane_auth::{Capability, Identity};
         let path = |text: &str| ResourcePath::parse(text).unwrap();
@@ -407,7 +410,7 @@ mod tests {
             ("/in/a", Grants::NONE),
             ("/in", Grants::NONE),
             ("/in/a/bc", Grants::NONE),
-            // What nobody can do there is of no use.
+            // A right to what cannot be done there is of no use.
             ("/open/x", Grants::READ),
         ] {
             assert_eq!(exports.grants(&path(at), &client), expected, "{at}");
@@ -436,11 +439,11 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_lead_somewhere_are_shown() {
+    fn only_names_that_lead_to_visible_files_are_listed() {
         let mut all = exports(&["/data/atlas", "/data/cms", "/private"]).unwrap();
         let path = |text: &str| ResourcePath::parse(text).unwrap();
         let public = open_to_anyone("anyone", &path("/data/cms/public"), false);
-        let by = |policy| Arc::new(Rules { policy, asking: Arc::default() });
+        let by = |policy| Arc::new(Rules { policy, auth_methods: Arc::default() });
         all.rules = by(Arc::new(Policy::new(vec![public])));
         for (at, expected) in [("/", "data"), ("/data", "cms"), ("/private", "/private /"), ("/other", "-")] {
             assert_eq!(found(&all, at), expected, "{at}");

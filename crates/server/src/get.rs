@@ -18,18 +18,18 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
+use crate::digest_request::DigestRequest;
 use crate::export::Spot;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::recent::Recent;
 use crate::storage_service::StorageService;
-use crate::wanted::Wanted;
 use gridlane_front::auth::presented::without_credential;
 use gridlane_front::gather::{SMALL_BYTES, being_changed};
 use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::{budget, turns};
 
-/// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
+/// Answers a GET or HEAD, without sending. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(
     service: &StorageService,
     head: &RequestHead,
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
         }
     };
     let operation = match (&head.method, &opened) {
-        // What is known of something is for whoever may do anything with it, as by PROPFIND.
+        // Metadata is for every client that may do anything with the file, as by PROPFIND.
         (Method::Head, _) => Operation::Stat,
         (_, Ok(Opened::Directory)) => Operation::List,
         _ => Operation::Read,
@@ -125,7 +125,7 @@ async fn list(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
         Ok(listing) => directory(head, path, listing),
         Err(error) => Reply::store_failure(&error),
     };
-    // A small one takes no memory worth counting: slow readers of those hinder nobody.
+    // A small one takes no memory worth counting: slow readers of those hinder no other client.
     if let Payload::Bytes(page) = &mut reply.payload
         && page.len() as u64 > SMALL_BYTES
     {
@@ -151,7 +151,7 @@ pub(crate) fn above(head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) 
     page(head, path, names.iter().map(entry).collect(), false)
 }
 
-/// What a condition compares with.
+/// The values that conditions compare with.
 pub(crate) fn validators(metadata: &Metadata) -> Option<Validators> {
     Some(Validators { etag: ETag::strong(metadata.tag.as_str())?, modified: metadata.modified })
 }
@@ -167,7 +167,7 @@ async fn file(
     let metadata = object.metadata();
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
     let mirrored = |base| Mirrored { base, export: &spot.export, path };
-    if let Some(format) = mirrors::wanted(head, media_type)
+    if let Some(format) = mirrors::preferred_form(head, media_type)
         && let Some(base) = origin.url()
     {
         // Conditions are about the file, and this is none of its bytes.
@@ -179,7 +179,10 @@ async fn file(
         return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
-        return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
+        return Reply::failure(
+            Status::INTERNAL_SERVER_ERROR,
+            "the storage gave an entity tag that is malformed",
+        );
     };
     let with_validators = |mut reply: Reply| {
         reply.put_field("ETag", &["\"", validators.etag.opaque(), "\""]);
@@ -188,7 +191,10 @@ async fn file(
     match conditional::evaluate(&head.headers, &head.method, Some(&validators)) {
         Verdict::NotModified => return with_validators(Reply::new(Status::NOT_MODIFIED)),
         Verdict::Failed => {
-            return Reply::failure(Status::PRECONDITION_FAILED, "the file is not in the state asked for");
+            return Reply::failure(
+                Status::PRECONDITION_FAILED,
+                "a condition of the request does not hold: the file has changed, or is the one that the client has",
+            );
         }
         Verdict::Proceed => {}
     }
@@ -218,8 +224,11 @@ async fn file(
             None => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
         },
         RangeAnswer::Unsatisfiable => {
-            return Reply::failure(Status::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
-                .field("Content-Range", UnsatisfiedRange { size }.to_string());
+            return Reply::failure(
+                Status::RANGE_NOT_SATISFIABLE,
+                format!("the range is outside of the file, which has {size} bytes"),
+            )
+            .field("Content-Range", UnsatisfiedRange { size }.to_string());
         }
     };
     let content_type = match &payload {
@@ -231,7 +240,7 @@ async fn file(
         .field("Content-Type", content_type)
         .field("X-Content-Type-Options", "nosniff");
     if media_type::is_active(media_type) {
-        // Whoever may write a page must not thereby act as this server's origin in a reader's browser.
+        // A client that may write a page must not thereby act as this server's origin in a reader's browser.
         reply = reply.field("Content-Security-Policy", "sandbox");
     }
     if let Some(content_range) = content_range {
@@ -242,8 +251,8 @@ async fn file(
     {
         reply = mirrored(&base).link(reply);
     }
-    let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
-    // A checksum is for whom the bytes are for.
+    let best = DigestRequest::of(&head.headers, &ChecksumKind::OFFERED);
+    // Checksums are for clients that may read the bytes.
     if best.is_any() && spot.may(Operation::Read) {
         reply = Box::pin(tell_digests(service, head, spot, &object, best, reply)).await;
     }
@@ -251,14 +260,14 @@ async fn file(
     reply.payload(payload)
 }
 
-/// A new one for each answer, which nobody can guess: the hasher's keys are random.
+/// A new one for each answer, which cannot be guessed: the hasher's keys are random.
 fn boundary() -> Boundary {
     let bits = || u128::from(RandomState::new().build_hasher().finish());
     Boundary::from_bits(bits() << 64 | bits())
 }
 
-/// Whether the client wants to be told in a trailer how the transfer ended: XRootD's and Pelican's way. Never
-/// by `TE` alone, which neon sends with every request; and HTTP/1.0 has no chunks.
+/// True if the client wants the status of the transfer in a trailer: XRootD's and Pelican's way. Never by `TE` alone,
+/// which neon sends with every request; and HTTP/1.0 has no chunks.
 fn wants_status(head: &RequestHead) -> bool {
     let is_asked = head.headers.single("x-transfer-status");
     head.version >= Version::Http11
@@ -277,7 +286,7 @@ async fn tell_digests(
     head: &RequestHead,
     spot: &Spot,
     object: &Arc<dyn Object>,
-    best: Wanted,
+    best: DigestRequest,
     reply: Reply,
 ) -> Reply {
     let digests = &service.digests;
@@ -290,9 +299,9 @@ async fn tell_digests(
         }
     }
     if known.len() == kinds.len() {
-        return best.tell(reply, &known);
+        return best.add_to(reply, &known);
     }
-    let wanted = match head.method {
+    let requested = match head.method {
         Method::Head => best,
         _ => {
             known = digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await;
@@ -301,7 +310,7 @@ async fn tell_digests(
                 is_small && kind.is_combinable() || known.iter().any(|checksum| checksum.kind() == *kind)
             };
             let offered: Vec<ChecksumKind> = ChecksumKind::OFFERED.into_iter().filter(is_offered).collect();
-            Wanted::of(&head.headers, &offered)
+            DigestRequest::of(&head.headers, &offered)
         }
     };
     let wait = match head.method {
@@ -309,14 +318,14 @@ async fn tell_digests(
         // It may stand in line behind two large files.
         _ => limits::DIGEST_GET_MAX,
     };
-    for kind in wanted.kinds() {
+    for kind in requested.kinds() {
         if known.iter().all(|checksum| checksum.kind() != kind)
             && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, may_keep)).await
         {
             known.push(checksum);
         }
     }
-    wanted.tell(reply, &known)
+    requested.add_to(reply, &known)
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.

@@ -1,11 +1,11 @@
 //! The service of storage behind `gridlane serve`: WebDAV and requests of XRootD's protocol, on the front that every
 //! server has (`gridlane_front`).
 //!
-//! The front accepts connections, finds who asks, keeps clients to their limits, moves payloads and writes logs. Here is what
-//! is asked for: what a path means (`export`), what may be done there, and what comes of it.
+//! The front accepts connections, authenticates clients, keeps them to their limits, moves payloads and writes logs.
+//! Here is the rest: the meaning of a path (`export`), the operations on it, and their answers.
 //!
-//! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor of the payload. What
-//! somebody may do is one policy over all exports: each method asks it about the operations that it needs
+//! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor of the payload.
+//! The permissions are one policy over all exports: each method asks it about the operations that it needs
 //! (`export::Spot`). The file that a connection asked for last stays open for its next request (`recent`).
 //!
 //! It is a WebDAV server of class 1 (RFC 4918): each method has a module of its own, what several of them ask of a
@@ -13,7 +13,7 @@
 //! dead properties. `root::requests` says which request of XRootD's protocol is answered by what. Storage, exports and
 //! rules are the same.
 //!
-//! What it guarantees: a disk never stalls another client; nothing half-written is visible, but what a client of XRootD's
+//! It guarantees: a disk never stalls another client; nothing half-written is visible, but what a client of XRootD's
 //! protocol writes in place.
 //!
 //! Read first: `storage_service`, `serving`, then `methods` and `export`.
@@ -22,10 +22,10 @@ mod conditions;
 mod copying;
 mod cors;
 mod delete;
+mod digest_request;
 mod digests;
 pub mod export;
 mod get;
-mod looks;
 mod macaroons;
 mod methods;
 mod mirrors;
@@ -39,8 +39,8 @@ mod recent;
 mod relocate;
 mod root;
 mod serving;
+mod storage_checks;
 mod storage_service;
-mod wanted;
 
 pub use export::{Compat, Export, open_to_anyone};
 pub use storage_service::{StorageService, StorageSettings, settings_of};

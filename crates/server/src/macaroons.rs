@@ -1,9 +1,9 @@
-//! Macaroons for who asks for one: `POST` of an `application/macaroon-request`, as dCache and XRootD have it, and
-//! XRootD's token endpoint, in the form of OAuth, with the document that leads there.
+//! Requests for macaroons: `POST` of an `application/macaroon-request`, as dCache and XRootD have it, and XRootD's
+//! token endpoint, in the form of OAuth, with the document that leads there.
 //!
-//! What a macaroon can be given is what the rules let its asker do at the path and below it, and no longer than the
-//! credential with which they asked. Whoever asks with a macaroon gets that one back with more caveats, so that all
-//! of its caveats stay in force, and so that whoever calls it back calls back all that was made of it.
+//! A macaroon can be given the rights that its requester has by the rules at the path and below it, for no longer than
+//! the requester's credentials are valid. A requester with a macaroon gets that one back with more caveats, so that all
+//! of its caveats stay in force, and so that revoking it revokes all that was made of it.
 
 use gridlane_auth::macaroon::request::Request;
 use gridlane_auth::macaroon::{self, Caveat, Keys, Minted, Terms};
@@ -25,14 +25,14 @@ use gridlane_front::reply::{Payload, Reply};
 const REQUEST_TYPE: &str = "application/macaroon-request";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 const TOKEN_PATH: &str = "/.oauth2/token";
-/// Where clients look for the token endpoint: RFC 8414, and OpenID Connect Discovery.
+/// Paths of the documents that name the token endpoint: RFC 8414, and OpenID Connect Discovery.
 const DISCOVERY_PATHS: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Bytes of a name in a macaroon: a DN of several hundred is known.
 const NAME_BYTES_MAX: usize = 1000;
 
-/// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
-/// the macaroon that the client has proved itself by, if it did so by one.
+/// Answers requests about macaroons; `None` for every other request, and for all where there are no macaroons.
+/// `presented` is the macaroon by which the client has authenticated, if it did so by one.
 pub(crate) async fn answer(
     service: &StorageService,
     wire: &mut Wire,
@@ -67,7 +67,7 @@ fn sent_type(head: &RequestHead) -> String {
 
 fn discovery(origin: &Origin<'_>) -> Reply {
     let Some(url) = origin.url() else {
-        return Reply::failure(Status::BAD_REQUEST, "without a Host there is no URL to tell");
+        return Reply::failure(Status::BAD_REQUEST, "the answer has URLs of this server: send a Host");
     };
     json_reply(&json!({
         "issuer": url,
@@ -88,10 +88,10 @@ async fn issue(
     body: &mut Body,
     is_form: bool,
 ) -> Result<Reply, Reply> {
-    let wanted = if is_form { FORM_TYPE } else { REQUEST_TYPE };
-    if sent_type(head) != wanted {
-        let what = format!("a request for a macaroon is {wanted}");
-        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", wanted));
+    let expected = if is_form { FORM_TYPE } else { REQUEST_TYPE };
+    if sent_type(head) != expected {
+        let what = format!("a request for a macaroon is {expected}");
+        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", expected));
     }
     let peer = wire.stream.peer().ip().to_canonical();
     let is_https =
@@ -101,11 +101,11 @@ async fn issue(
         return Err(Reply::failure(Status::BAD_REQUEST, what));
     }
     if client.identity.is_anonymous() {
-        let what = "a macaroon is for somebody: ask with a certificate, a token or a password";
+        let what = "a macaroon needs a requester that is authenticated: ask with a certificate, a token or a password";
         return Err(Reply::failure(Status::UNAUTHORIZED, what));
     }
     if !matches!(head.body, RequestBody::Known(_)) {
-        let what = "a request for a macaroon has to say how long it is";
+        let what = "a request for a macaroon needs Content-Length";
         return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
     }
     let bytes = body.read_whole(&service.front.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
@@ -116,24 +116,25 @@ async fn issue(
     let request = request.map_err(|refusal| refused(&refusal))?;
     let rights = service.exports.grants(&request.path, client);
     let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|cause| {
+        Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("the system has no random numbers: {cause}"))
+    })?;
     let lifetime_s_max = service.front.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
     let site = Site { keys, location: location(&service.front), random, lifetime_s_max };
-    let given = site.give(&client.identity, presented, rights, &request, now_s())?;
-    client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
-    Ok(told(&given, is_form, path, &Origin::new(head, true)))
+    let issued = site.give(&client.identity, presented, rights, &request, now_s())?;
+    client.noted(format!("macaroon {} for {} s under {}", issued.id, issued.lifetime_s, request.path));
+    Ok(reply_with(&issued, is_form, path, &Origin::new(head, true)))
 }
 
-/// A macaroon, and for how long it is good, in seconds.
+/// A macaroon, and its life in seconds.
 #[derive(Debug)]
-struct Given {
+struct Issued {
     text: Secret,
     id: String,
     lifetime_s: u64,
 }
 
-/// What macaroons are made of.
+/// The site's part of a macaroon.
 struct Site<'a> {
     keys: &'a Keys,
     location: &'a str,
@@ -142,7 +143,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// A macaroon for somebody who may do this at the path that they ask for, and below it.
+    /// Makes a macaroon for a requester with these rights at the path of the request, and below it.
     fn give(
         &self,
         identity: &Identity,
@@ -150,12 +151,12 @@ impl Site<'_> {
         rights: Grants,
         request: &Request,
         now_s: i64,
-    ) -> Result<Given, Reply> {
+    ) -> Result<Issued, Reply> {
         let held = match identity {
             Identity::Macaroon(held) => Some(held),
             _ => None,
         };
-        // What anyone may do beside it is not in a macaroon, and cannot be put in.
+        // Rights that every client has beside it are not in a macaroon, and cannot be put in.
         let rights = held.map_or(rights, |held| rights.and(held.capability.may));
         let is_there = held.is_none_or(|held| {
             let mut names = request.path.names();
@@ -171,7 +172,7 @@ impl Site<'_> {
         let asked_s = request.asked_s(now_s);
         let lifetime_s = macaroon::lifetime_s(asked_s, self.lifetime_s_max, identity.expires_s(), now_s);
         if lifetime_s == 0 {
-            let what = "the macaroon would be over before it is made";
+            let what = "the macaroon would expire before it is made: ask for a later end";
             return Err(Reply::failure(Status::BAD_REQUEST, what));
         }
         let expires_s = now_s.saturating_add(i64::try_from(lifetime_s).unwrap_or(i64::MAX));
@@ -188,12 +189,12 @@ impl Site<'_> {
                 macaroon::attenuate(presented.expose(), &caveats).map(|text| Minted { text, id })
             }
             (Some(_), None) => {
-                let what = "the macaroon that this client has shown is not at hand";
+                let what = "the macaroon that this client has authenticated with is missing";
                 return Err(Reply::failure(Status::INTERNAL_SERVER_ERROR, what));
             }
         };
         let Minted { text, id } = made.map_err(|refusal| refused(&refusal))?;
-        Ok(Given { text, id, lifetime_s })
+        Ok(Issued { text, id, lifetime_s })
     }
 
     fn mint(
@@ -218,8 +219,8 @@ impl Site<'_> {
     }
 }
 
-/// For whom: the user that they are here, for XRootD's servers that share a secret, or else what logs call them; without what
-/// no caveat can have.
+/// The name of the bearer in a macaroon: the user here, for XRootD's servers that share a secret, or else the name in
+/// logs; without characters that no caveat can have.
 fn name_of(identity: &Identity) -> String {
     let mut name: String = identity
         .user()
@@ -236,8 +237,8 @@ fn name_of(identity: &Identity) -> String {
 }
 
 /// The answer with a macaroon: dCache's and XRootD's members, or those of OAuth (RFC 6749, 5.1).
-fn told(given: &Given, is_form: bool, path: &ResourcePath, origin: &Origin<'_>) -> Reply {
-    let (text, expires_in) = (given.text.expose(), given.lifetime_s);
+fn reply_with(issued: &Issued, is_form: bool, path: &ResourcePath, origin: &Origin<'_>) -> Reply {
+    let (text, expires_in) = (issued.text.expose(), issued.lifetime_s);
     if is_form {
         return json_reply(&json!({"access_token": text, "token_type": "bearer", "expires_in": expires_in}));
     }
@@ -286,18 +287,18 @@ mod tests {
         ResourcePath::parse(text).unwrap()
     }
 
-    fn given(
+    fn issued(
         identity: &Identity,
         presented: Option<&Secret>,
         rights: Grants,
         at: &str,
         body: &str,
-    ) -> Result<Given, u16> {
+    ) -> Result<Issued, u16> {
         let keys = keys();
         let site = Site { keys: &keys, location: "SITE", random: [1; 16], lifetime_s_max: 86_400 };
         let request = Request::parse_json(body.as_bytes(), &path(at)).unwrap();
-        let given = site.give(identity, presented, rights, &request, NOW_S);
-        given.map_err(|reply| reply.status.code())
+        let issued = site.give(identity, presented, rights, &request, NOW_S);
+        issued.map_err(|reply| reply.status.code())
     }
 
     fn verified(text: &Secret) -> MacaroonIdentity {
@@ -317,16 +318,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_or_longer_than_they_have() {
+    fn a_macaroon_has_no_more_rights_or_time_than_its_requester() {
         let rights = Grants::READ.with(Grants::LIST);
         let ada = ada(NOW_S + 600);
-        let made = given(&ada, None, rights, "/a", r#"{"validity": "PT2H"}"#).unwrap();
+        let made = issued(&ada, None, rights, "/a", r#"{"validity": "PT2H"}"#).unwrap();
         assert_eq!(made.lifetime_s, 600);
         let identity = verified(&made.text);
         assert_eq!((identity.name.as_str(), identity.expires_s), ("/DC=org/CN=Ada?", NOW_S + 600));
         assert_eq!(identity.capability.under, path("/a"));
         let asked = r#"{"caveats": ["activity:UPLOAD,DOWNLOAD"], "validity": "PT5M"}"#;
-        let made = given(&ada, None, rights, "/a", asked).unwrap();
+        let made = issued(&ada, None, rights, "/a", asked).unwrap();
         assert_eq!(made.lifetime_s, 300);
         assert_eq!(verified(&made.text).capability.may.and(Grants::ADMIN), macaroon::grants_of("DOWNLOAD"));
         for (rights, body, code) in [
@@ -334,25 +335,25 @@ mod tests {
             (Grants::NONE, "{}", 403),
             (rights, r#"{"caveats": ["before:2020-01-01T00:00:00Z"]}"#, 400),
         ] {
-            let status = given(&ada, None, rights, "/a", body).unwrap_err();
+            let status = issued(&ada, None, rights, "/a", body).unwrap_err();
             assert_eq!(status, code, "{body}");
         }
         let user = Identity::User(UserIdentity { name: "eve".to_owned() });
-        assert_eq!(given(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
+        assert_eq!(issued(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
     }
 
     #[test]
     fn a_macaroon_for_a_macaroon_is_the_same_with_more_caveats() {
         let all = Grants::READ.with(Grants::LIST);
         let first =
-            given(&ada(NOW_S + 6000), None, all, "/a", r#"{"caveats": ["ip:192.0.2.0/24"]}"#).unwrap();
+            issued(&ada(NOW_S + 6000), None, all, "/a", r#"{"caveats": ["ip:192.0.2.0/24"]}"#).unwrap();
         let held = verified(&first.text);
         let id = held.id.clone();
         let holder = Identity::Macaroon(held);
         // The rules let anyone create there, and that is not the macaroon's.
         let rights = all.with(Grants::CREATE);
         let body = r#"{"caveats": ["activity:DOWNLOAD,UPLOAD"], "validity": "PT5M"}"#;
-        let second = given(&holder, Some(&first.text), rights, "/a/b", body).unwrap();
+        let second = issued(&holder, Some(&first.text), rights, "/a/b", body).unwrap();
         let identity = verified(&second.text);
         assert_eq!((&identity.id, identity.expires_s), (&id, NOW_S + 300));
         let may = macaroon::grants_of("DOWNLOAD");
@@ -360,7 +361,7 @@ mod tests {
         let bound = macaroon::Macaroon::parse(second.text.expose()).unwrap();
         assert!(bound.caveats().any(|caveat| caveat == b"ip:192.0.2.0/24"));
         for at in ["/", "/b", "/ab"] {
-            let status = given(&holder, Some(&first.text), rights, at, "{}").unwrap_err();
+            let status = issued(&holder, Some(&first.text), rights, at, "{}").unwrap_err();
             assert_eq!(status, 403, "{at}");
         }
     }

@@ -1,4 +1,4 @@
-//! Requests over HTTP: what each method is answered by, and what has to be true before.
+//! Requests over HTTP: their methods, and the checks before them.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,11 +15,11 @@ use crate::recent::Recent;
 use crate::storage_service::StorageService;
 use crate::{conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate};
 use gridlane_front::body::{Body, Wire};
-use gridlane_front::leaving::while_there;
+use gridlane_front::disconnect::while_connected;
 use gridlane_front::reply::Reply;
 use gridlane_front::service::Exchange;
 
-/// Looks at method and target; a PUT reads its body here.
+/// Answers a request by its method and target; a PUT reads its body here.
 pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Recent>) -> Reply {
     let Exchange { head, body, wire, client, macaroon, began, kept: recent } = exchange;
     let path = match (&head.method, &head.target) {
@@ -30,14 +30,14 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         (_, Target::Resource { path, .. }) => path,
         (_, Target::Server) => return options::not_allowed(service, head, &Place::Nowhere),
     };
-    // Like all that most requests are not about, this is kept elsewhere: what is made here for every request would have
-    // room for it, and is copied.
+    // Like everything that most requests are not about, this is kept elsewhere: what is made here for every request
+    // would have room for it, and is copied.
     if service.front.auth.macaroons.is_some()
         && let Some(reply) =
             Box::pin(macaroons::answer(service, wire, head, path, client, macaroon, body)).await
     {
         return match reply.status {
-            Status::UNAUTHORIZED => service.front.asking.ask(reply),
+            Status::UNAUTHORIZED => service.front.auth_methods.challenged(reply),
             _ => reply,
         };
     }
@@ -90,11 +90,11 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         Method::Get | Method::Head => {
             let (recent, began) = (&mut *recent, began);
             let mut answer = pin!(get::answer(service, head, path, &spot, &origin, recent, began));
-            // Mostly it is there at once, and nobody has to be looked after.
+            // Mostly it is there at once, and the client's leaving need not be watched for.
             match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                 Poll::Ready(reply) => reply,
-                // A checksum may take half an hour, and whoever left does not want it any longer.
-                Poll::Pending => Box::pin(while_there(&wire.stream, answer)).await,
+                // A checksum may take half an hour, and a client that left does not want it any longer.
+                Poll::Pending => Box::pin(while_connected(&wire.stream, answer)).await,
             }
         }
         Method::Put => Box::pin(put::answer(service, wire, head, path, &spot, body)).await,
@@ -104,7 +104,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         Method::Mkcol => Box::pin(mkcol::answer(service, head, spot)).await,
         Method::Copy | Method::Move => {
             let stream = &wire.stream;
-            Box::pin(while_there(stream, relocate::answer(service, head, path, &spot, &origin))).await
+            Box::pin(while_connected(stream, relocate::answer(service, head, path, &spot, &origin))).await
         }
         _ => options::not_allowed(service, head, &Place::Inside(spot)),
     }

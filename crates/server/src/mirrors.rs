@@ -1,9 +1,9 @@
-//! Where else a file is: metalinks of it, and `Link` fields (RFC 6249) that say the same in a header.
+//! Other places of a file: metalinks of it, and `Link` fields (RFC 6249) that say the same in a header.
 //!
-//! A metalink is an other representation of the file: it is sent to who prefers it, by `Accept` or by
-//! `?metalink`. It tells the file's size, the checksums that are known without reading it, and its URLs: the
-//! one it was asked for by, and those below the export's [mirrors](crate::Export::mirrors). Checksums of pieces
-//! are not kept, so it has none.
+//! A metalink is another representation of the file: it is sent to clients that prefer it, by `Accept` or by
+//! `?metalink`. It tells the file's size, the checksums that are known without reading it, and its URLs: the one it was
+//! asked for by, and those below the export's [mirrors](crate::Export::mirrors). Checksums of pieces are not kept, so
+//! it has none.
 
 use gridlane_core::{Checksum, Url};
 use gridlane_dav::header::weight;
@@ -22,9 +22,9 @@ const QUERY: &str = "metalink";
 
 /// The form of a metalink that is preferred to the file, which is of type `own_type`.
 ///
-/// Who would take the file as gladly gets it: aria2 says with every request that metalinks are welcome as
-/// well as anything else. So does who asks for a metalink and the file is one.
-pub(crate) fn wanted(head: &RequestHead, own_type: &str) -> Option<Format> {
+/// A client that would take the file as gladly gets it: aria2 says with every request that metalinks are welcome as
+/// well as anything else. So does a client that asks for a metalink where the file is one.
+pub(crate) fn preferred_form(head: &RequestHead, own_type: &str) -> Option<Format> {
     if let Target::Resource { query: Some(query), .. } = &head.target
         && query.split('&').any(|part| part == QUERY || part.starts_with("metalink="))
     {
@@ -120,15 +120,15 @@ fn root_of(root: &Url) -> &str {
 mod tests {
     use super::*;
 
-    fn wanted_by(target: &str, fields: &str, own_type: &str) -> Option<Format> {
+    fn preferred_by(target: &str, fields: &str, own_type: &str) -> Option<Format> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        wanted(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0, own_type)
+        preferred_form(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0, own_type)
     }
 
     #[test]
-    fn who_gets_a_metalink() {
+    fn clients_that_get_a_metalink() {
         let accept =
-            |value: &str| wanted_by("/f", &format!("Accept: {value}\r\n"), "text/plain; charset=utf-8");
+            |value: &str| preferred_by("/f", &format!("Accept: {value}\r\n"), "text/plain; charset=utf-8");
         let (v3, v4) = (Some(Format::V3), Some(Format::V4));
         for (value, expected) in [
             ("application/metalink4+xml", v4),
@@ -150,11 +150,11 @@ mod tests {
             assert_eq!(accept(value), expected, "{value}");
         }
         let own = "application/metalink4+xml";
-        assert_eq!(wanted_by("/f.meta4", &format!("Accept: {own}\r\n"), own), None, "the file is one");
+        assert_eq!(preferred_by("/f.meta4", &format!("Accept: {own}\r\n"), own), None, "the file is one");
         for (target, expected) in
             [("/f?metalink", v4), ("/f?x=1&metalink=1", v4), ("/f?metalinks", None), ("/f?x=metalink", None)]
         {
-            assert_eq!(wanted_by(target, "", own), expected, "{target}");
+            assert_eq!(preferred_by(target, "", own), expected, "{target}");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn answer(service: &StorageService, head: &RequestHead, spot: S
     }
 }
 
-/// Whether it was made; if not, something is there already.
+/// Makes a directory; returns false if something is there already.
 async fn make(head: &RequestHead, spot: &Spot) -> Result<bool, Reply> {
     let current = conditions::look(spot.storage(), &spot.object).await?;
     conditions::evaluate(head, current.as_ref())?;
@@ -58,7 +58,7 @@ async fn check_parents(spot: &Spot, parent: &ObjectPath) -> Result<(), Reply> {
     }
 }
 
-/// Of a directory and those that lead to it, one that is not there and that the client may not make.
+/// The first of a directory and those that lead to it that is not there and that the client may not make.
 pub(crate) async fn missing_that_may_not_be_made(
     spot: &Spot,
     directory: &ObjectPath,

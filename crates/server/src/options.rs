@@ -1,4 +1,4 @@
-//! OPTIONS, and which methods there are where.
+//! OPTIONS: the methods of a path.
 
 use gridlane_auth::Operation;
 use gridlane_dav::Status;
@@ -8,7 +8,7 @@ use crate::export::Place;
 use crate::storage_service::StorageService;
 use gridlane_front::reply::{Payload, Reply};
 
-/// The methods, and of what something may be done where they may be used; nothing: everywhere.
+/// The methods, each with the operations of which one has to be allowed where it may be used; with none: everywhere.
 const METHODS: [(&str, &[Operation]); 10] = [
     ("GET", &[]),
     ("HEAD", &[]),
@@ -22,7 +22,7 @@ const METHODS: [(&str, &[Operation]); 10] = [
     ("COPY", &[Operation::Read]),
 ];
 
-/// Those methods for which `may` says yes, for `Allow`. Without spaces: XRootD's client takes the list apart at its commas and
+/// The methods that `may` allows, for `Allow`. Without spaces: XRootD's client takes the list apart at its commas and
 /// nowhere else. With POST where macaroons are given, for whatever path.
 fn methods(service: &StorageService, may: impl Fn(Operation) -> bool) -> String {
     let is_allowed =
@@ -32,11 +32,11 @@ fn methods(service: &StorageService, may: impl Fn(Operation) -> bool) -> String 
     allowed.map(|(name, _)| *name).chain(post).collect::<Vec<_>>().join(",")
 }
 
-/// What may be done at a place.
+/// The methods that are allowed at a place.
 fn allowed(service: &StorageService, place: &Place) -> String {
     match place {
         Place::Inside(spot) => methods(service, |operation| match operation {
-            // Of a COPY: what may be read can be copied to where something may be written.
+            // For COPY: what may be read can be copied to where something may be written.
             Operation::Read => service.exports.allow_write() && spot.may(operation),
             _ => spot.may(operation),
         }),
@@ -44,13 +44,13 @@ fn allowed(service: &StorageService, place: &Place) -> String {
     }
 }
 
-/// Tells what may be done at a path (RFC 4918, 10.1). davix looks for PROPFIND in `Allow`, cadaver and davfs2 for
-/// the class in `DAV`: 1, for there are no locks.
+/// Answers OPTIONS for a path (RFC 4918, 10.1). davix looks for PROPFIND in `Allow`, cadaver and davfs2 for the class
+/// in `DAV`: 1, for there are no locks.
 pub(crate) fn answer(service: &StorageService, place: &Place) -> Reply {
     reply(allowed(service, place))
 }
 
-/// `OPTIONS *`: what may be done somewhere.
+/// `OPTIONS *`: the methods that are allowed somewhere.
 pub(crate) fn of_server(service: &StorageService) -> Reply {
     reply(methods(service, |_| service.exports.allow_write()))
 }

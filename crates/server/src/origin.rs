@@ -1,14 +1,14 @@
-//! What the client calls this server, and which other names are its own.
+//! The client's name for this server, and other names of it.
 
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::Destination;
 
 use crate::storage_service::StorageService;
 
-/// How a client reaches the server.
+/// The scheme and host by which a client reaches the server.
 pub(crate) struct Origin<'a> {
     is_tls: bool,
-    /// As the client writes it.
+    /// The host in the client's own form.
     host: Option<&'a str>,
 }
 
@@ -24,10 +24,10 @@ impl<'a> Origin<'a> {
         self.host.map(|host| format!("{scheme}://{host}"))
     }
 
-    /// Whether a URL in a request is one of this server.
+    /// True if a URL in a request is one of this server.
     ///
-    /// The scheme does not count: both are spoken on one port, and where a proxy speaks TLS for the server, its
-    /// clients write `https` into the URLs of requests that come in clear text. Another port is another server.
+    /// The scheme does not count: both are spoken on one port, and where a proxy speaks TLS for the server, its clients
+    /// write `https` into the URLs of requests that come in clear text. Another port is another server.
     pub(crate) fn is_ours(&self, service: &StorageService, url: &Destination) -> bool {
         is_ours(self.host, &service.front.host_names, url)
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours() {
+    fn urls_of_this_server() {
         let names = ["alias.example".to_owned()];
         for (url, host, expected) in [
             ("/a", None, true),

@@ -31,7 +31,7 @@ use gridlane_front::body::{Body, Wire};
 use gridlane_front::pieces::Pieces;
 use gridlane_front::reply::{Payload, Reply};
 
-/// What a client asks, and how it is answered.
+/// A client's request for properties, and the form of its answer.
 struct Question {
     depth: Depth,
     request: PropfindRequest,
@@ -52,7 +52,7 @@ impl Question {
         Ok(Question { depth, request, writer: Multistatus::new(origin.url().as_deref()) })
     }
 
-    /// Whether it asks for one of these by name.
+    /// True if it asks for one of these by name.
     fn names(&self, properties: &[LiveProperty]) -> bool {
         let is_one = |name: &PropertyName| name.live().is_some_and(|live| properties.contains(&live));
         match &self.request {
@@ -149,7 +149,7 @@ async fn find(
         storage: Arc::clone(&spot.export.storage),
         object: spot.object.clone(),
         may_change: (spot.may(Operation::Overwrite), spot.may(Operation::Create)),
-        // Who may only list a directory is not told what is in the files.
+        // A client that may only list a directory is not told the contents of its files.
         digests: (question.names(&checksums) && spot.may(Operation::Read)).then(|| service.digests.clone()),
         directory: joined(path.names()),
         question,
@@ -174,7 +174,7 @@ async fn find(
 struct Lister {
     question: Question,
     storage: Arc<dyn Storage>,
-    /// What was requested, in the storage.
+    /// The path that was requested, in the storage.
     object: ObjectPath,
     /// The same for clients: names with slashes in front.
     directory: Vec<u8>,
@@ -182,14 +182,14 @@ struct Lister {
     entries: Option<Entries>,
     /// Entries that were read and not written yet, with the checksums that are known of them.
     waiting: VecDeque<(DirectoryEntry, Vec<Checksum>)>,
-    /// Whether files may be changed, and something be stored in directories.
+    /// True if files may be changed; and true if something may be stored in directories.
     may_change: (bool, bool),
-    /// Where checksums are known, if they are wanted.
+    /// The known checksums, if they are wanted.
     digests: Option<Digests>,
 }
 
 impl Lister {
-    /// Appends entries until there is a piece; whether there may be more.
+    /// Appends entries until there is a piece; returns true if there may be more.
     async fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
         let end = out.len() + limits::STREAM_PIECE_BYTES;
         while out.len() < end {
@@ -208,7 +208,7 @@ impl Lister {
         Ok(true)
     }
 
-    /// Whether there were more entries.
+    /// Reads some entries; returns true if there were any.
     async fn read_page(&mut self) -> StoreResult<bool> {
         let page = match &mut self.entries {
             Some(entries) => entries.next_page().await?,
@@ -233,8 +233,8 @@ impl Lister {
         let is_file = kind == EntryKind::File;
         let etag = if is_file { ETag::strong(metadata.tag.as_str()) } else { None };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        // What whoever asks may do, which is not what the file system lets the server's user do: gfal2 denies
-        // locally by it.
+        // The rights of the client, which are not those that the file system gives the server's user: gfal2 denies
+        // locally by them.
         let mode = match (is_file, self.may_change) {
             (true, (true, _)) => 0o666,
             (true, (false, _)) => 0o444,
@@ -286,7 +286,7 @@ impl Pieces for Lister {
     }
 }
 
-/// What the metadata is of.
+/// The kind of an entry.
 pub(crate) fn kind_of(metadata: &Metadata) -> EntryKind {
     if metadata.is_directory() { EntryKind::Directory } else { EntryKind::File }
 }
@@ -304,6 +304,6 @@ fn finite_depth() -> Reply {
     let mut reply = Reply::new(Status::FORBIDDEN)
         .field("Content-Type", multistatus::MEDIA_TYPE)
         .payload(Payload::Bytes(multistatus::FINITE_DEPTH_ERROR.into()));
-    reply.cause = Some("a PROPFIND of unbounded depth is not offered".to_owned());
+    reply.cause = Some("a PROPFIND with Depth: infinity is not offered: ask with Depth 0 or 1".to_owned());
     reply
 }

@@ -73,7 +73,7 @@ async fn change(
         .payload(Payload::Bytes(out)))
 }
 
-/// The time that is to be set, if that is all that is to be done; else what becomes of each property.
+/// The time that is to be set, if nothing else is to be done; else the status of each property.
 fn time_of(request: &ProppatchRequest) -> Result<SystemTime, Vec<(&PropertyName, Status)>> {
     let times: Option<Vec<SystemTime>> = request.changes.iter().map(|change| change.modified()).collect();
     // Of several the last one counts: they are done in order.

@@ -1,8 +1,8 @@
 //! PUT: a file appears under its name when it is complete, or not at all.
 //!
-//! Everything that can be decided from the head is decided before a byte of the body is read, and before
-//! `100 Continue` invites the client to send it. Then the data plane: read, hash while the bytes are in cache,
-//! write. Then what the client says of its bytes is compared with the bytes, and only then they are committed.
+//! Everything that can be decided from the head is decided before a byte of the body is read, and before `100 Continue`
+//! invites the client to send it. Then the data plane: read, hash while the bytes are in cache, write. Then the
+//! client's digests are compared with those of the bytes, and only then they are committed.
 
 use gridlane_auth::Operation;
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
@@ -13,15 +13,15 @@ use gridlane_share::turns;
 use gridlane_store::{Completion, Expectation, Metadata, StoreError, Upload};
 
 use crate::conditions::{self, evaluate, look};
+use crate::digest_request::DigestRequest;
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
 use crate::storage_service::StorageService;
-use crate::wanted::Wanted;
 use gridlane_front::body::{Body, BodyError, Wire, invite};
 use gridlane_front::reply::Reply;
 use gridlane_front::transfer::Patience;
 
-/// How far a PUT came that was not completed.
+/// The failure of a PUT.
 enum Failure {
     /// This is the answer.
     Answer(Reply),
@@ -83,10 +83,10 @@ async fn receive(
     let upload = spot.storage().create(&spot.object, expected_bytes).await?;
     invite(wire, head, &mut Patience::new(&service.front.data.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
-    let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
+    let requested = DigestRequest::of(&head.headers, &ChecksumKind::OFFERED);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
     kinds.extend(digest::announced(&head.headers));
-    kinds.extend(wanted.kinds());
+    kinds.extend(requested.kinds());
     // Always computed: it costs .03 CPU-seconds per GB now, and a whole read of the file later.
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
@@ -114,7 +114,7 @@ async fn receive(
     for checksum in &checksums {
         service.digests.remember(&committed.metadata, checksum.clone());
     }
-    let mut reply = wanted.tell(success(status, &committed.metadata), &checksums);
+    let mut reply = requested.add_to(success(status, &committed.metadata), &checksums);
     if modified.is_some() {
         // ownCloud's way to say so: rclone would set it by another request otherwise.
         reply = reply.field(MODIFIED, "accepted");
@@ -122,17 +122,17 @@ async fn receive(
     Ok(reply)
 }
 
-/// What is to be replaced, or not.
+/// The state at the target, and what may be done to it.
 struct Target {
     expectation: Expectation,
-    /// It is expected because the client may do nothing else, and not because it says so.
+    /// It is expected because the rules allow the client nothing else, and not because the client says so.
     by_rules: Option<MayStore>,
     /// The client says that it must not replace anything.
     keeps: bool,
 }
 
 impl Target {
-    /// Looks at what is there: what the client may do with it, and whether it is as the request demands.
+    /// Looks at the target: what the client may do with it, and if it is as the request demands.
     async fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
         let current = look(spot.storage(), &spot.object).await?;
         let (was_there, keeps) = (current.is_some(), !overwrites);
@@ -153,7 +153,7 @@ impl Target {
         })
     }
 
-    /// The answer when somebody else has changed what is there meanwhile.
+    /// The answer when another request has changed the target meanwhile.
     fn unexpected(&self, spot: &Spot) -> Reply {
         match self.by_rules {
             _ if self.keeps => is_taken(),
@@ -161,7 +161,10 @@ impl Target {
                 .check(Operation::Overwrite)
                 .err()
                 .unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)),
-            Some(_) => Reply::failure(Status::SERVICE_UNAVAILABLE, "somebody else changes the file just now"),
+            Some(_) => Reply::failure(
+                Status::SERVICE_UNAVAILABLE,
+                "another request is changing the file at this moment",
+            ),
             None => Reply::store_failure(&StoreError::Unexpected),
         }
     }
@@ -236,7 +239,7 @@ async fn receive_body(
     }
 }
 
-/// The answer when the bytes are not what the client says they are.
+/// The answer when the bytes do not have the client's digests.
 fn compare(promised: &[Checksum], computed: &[Checksum]) -> Option<Reply> {
     let wrong = promised.iter().find_map(|promised| {
         let computed = computed.iter().find(|computed| computed.kind() == promised.kind())?;

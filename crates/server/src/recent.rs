@@ -1,8 +1,8 @@
-//! The file that a connection's last GET or HEAD was about: who reads a file in many ranges, one request after the other,
+//! The file of a connection's last GET or HEAD: a client that reads a file in many ranges, one request after the other,
 //! asks for the same one again and again.
 //!
-//! To open and close it each time would be a tenth of what a small answer costs. So it is kept open, and before it is used
-//! again one look at its path tells whether that still leads to it, unchanged. What somebody may do is decided for each
+//! To open and close it each time would be a tenth of the cost of a small answer. So it is kept open, and before it is
+//! used again one look at its path tells if that still leads to it, unchanged. Permissions are decided for each
 //! request, as ever; and it is opened anew after [`KEPT_MAX`] at the latest. An idle connection keeps none.
 
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Recent {
         });
     }
 
-    /// Closes it if it has been kept for as long as it may: whatever a connection asks for, and also if it is refused.
+    /// Closes it if it has been kept for as long as it may: also if the connection's next request is for something
+    /// else, or is refused.
     pub(crate) fn forget_old(&mut self, now: Instant) {
         self.0.take_if(|kept| now.saturating_duration_since(kept.opened) >= KEPT_MAX);
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_again_is_not_kept() {
+    fn a_file_that_cannot_be_found_again_is_not_kept() {
         let (exports, now) = (exports(), Instant::now());
         let (file, mut recent) = (file(false), Recent::default());
         let kept: Arc<dyn Object> = file.clone();

@@ -30,7 +30,7 @@ const THIRD_PARTY: [&str; 4] =
     ["credential", "x-number-of-streams", "requirechecksumverification", "copy-header"];
 const THIRD_PARTY_PREFIX: &str = "transferheader";
 
-/// What is to be done.
+/// A move or copy.
 struct Task<'a> {
     service: &'a StorageService,
     head: &'a RequestHead,
@@ -38,19 +38,19 @@ struct Task<'a> {
     to: Spot,
     moves: bool,
     overwrites: bool,
-    /// Of a directory.
+    /// The depth of a copy of a directory.
     depth: Depth,
-    /// How the paths were written: with a slash at the end they mean directories.
+    /// True for the source's and the target's path if it ends with a slash: then it means a directory.
     forms: (bool, bool),
 }
 
-/// What was there before anything was done.
+/// The state before anything was done.
 struct Before {
     source: Metadata,
     target: Option<Metadata>,
-    /// Of the source.
+    /// The state that is expected of the source.
     expectation: Expectation,
-    /// What the client may store at the target, once a directory that is there is removed.
+    /// The ways in which the client may store something at the target, once a directory that is there is removed.
     may: MayStore,
 }
 
@@ -116,7 +116,7 @@ fn prepare<'a>(
         forms: (path.is_directory_form(), target.is_directory_form()),
     };
     task.to.check_any(&[Operation::Create, Operation::Overwrite])?;
-    // Who could move it to where they may read it could read it.
+    // A client that could move it to where it may read could read it.
     if !moves || task.to.may(Operation::Read) {
         from.check(Operation::Read)?;
     }
@@ -175,7 +175,7 @@ impl Task<'_> {
             };
             let ends = (&self.from.object, &self.to.object);
             let copied = copying.file(ends, &before.expectation, &expected).await;
-            let source = copied.map_err(|trouble| self.told(trouble, &before))?;
+            let source = copied.map_err(|trouble| self.failure_reply(trouble, &before))?;
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
                 let removed = self.from.storage().remove(&self.from.object, &expectation).await;
@@ -190,8 +190,8 @@ impl Task<'_> {
             return Ok(partial(origin, &outcome));
         }
         if self.moves {
-            // What others stored in it meanwhile is nowhere else. Between this look and the removal there is still
-            // a moment: two file systems have no move that is one step.
+            // Files that other requests stored in it meanwhile are nowhere else. Between this look and the removal
+            // there is still a moment: two file systems have no move that is one step.
             let is_as_copied = copying.is_as_copied(&self.from.object, &outcome).await;
             if is_as_copied.map_err(|error| Reply::store_failure(&error))? {
                 let removed = self.from.storage().remove_tree(&self.from.object).await;
@@ -210,7 +210,7 @@ impl Task<'_> {
         Arc::ptr_eq(&self.from.export, &self.to.export)
     }
 
-    /// The source, and what is expected of it; refuses what can be seen of it to be impossible.
+    /// The source, and what is expected of it; refuses what is seen of it to be impossible.
     async fn look_at_source(&self) -> Result<(Metadata, Expectation), Reply> {
         let storage = self.from.storage();
         let source = conditions::look(storage, &self.from.object).await?;
@@ -224,7 +224,7 @@ impl Task<'_> {
             return Err(missing());
         }
         if !source.is_directory() {
-            // What a copy would find out when the target is gone already.
+            // A copy would find it out when the target is gone already.
             if source.size_bytes > self.to.export.upload_bytes_max {
                 return Err(Reply::store_failure(&StoreError::TooLarge));
             }
@@ -312,9 +312,9 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// What a copy's trouble is to the client: that somebody else has stored something at the target is its own trouble
-    /// only when it may not overwrite that.
-    fn told(&self, trouble: Trouble, before: &Before) -> Reply {
+    /// The answer for a copy's failure: that another request has stored something at the target is this request's
+    /// failure only when it may not overwrite that.
+    fn failure_reply(&self, trouble: Trouble, before: &Before) -> Reply {
         let is_taken = trouble.end == End::Target && trouble.reply.status == Status::PRECONDITION_FAILED;
         match is_taken && self.overwrites && before.may == MayStore::New {
             true => self.to.check(Operation::Overwrite).err().unwrap_or(trouble.reply),
@@ -322,8 +322,8 @@ impl Task<'_> {
         }
     }
 
-    /// What a rename may replace: nothing that the client could not replace or remove otherwise, also if it is there only
-    /// since a moment ago.
+    /// The files that a rename may replace: none that the client could not replace or remove otherwise, also if it is
+    /// there only since a moment ago.
     fn replaceable(&self, before: &Before) -> Overwrite {
         let has_directory = before.target.as_ref().is_some_and(Metadata::is_directory);
         match before.may {
@@ -336,8 +336,8 @@ impl Task<'_> {
         }
     }
 
-    /// Whether something was replaced. What is replaced may have to go first: a client that leaves meanwhile leaves nothing half
-    /// done.
+    /// Renames; returns true if something was replaced. What is replaced may have to go first: a client that leaves
+    /// meanwhile leaves nothing half done.
     async fn rename(&self, before: &Before) -> Result<bool, StoreError> {
         let storage = Arc::clone(&self.from.export.storage);
         if storage.posix().is_none() {
@@ -377,15 +377,15 @@ impl Task<'_> {
             None => Ok(()),
         };
         match cleared {
-            // Somebody else did.
+            // It was removed already.
             Ok(()) | Err(StoreError::NotFound) => Ok(()),
             Err(error) => Err(Reply::store_failure(&error)),
         }
     }
 }
 
-/// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known;
-/// whether something was replaced. A storage without other names says that it is to be copied.
+/// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known. Returns
+/// true if something was replaced. A storage without other names says that it is to be copied.
 pub(crate) async fn rename(
     digests: &Digests,
     storage: &dyn Storage,
@@ -404,7 +404,7 @@ pub(crate) async fn rename(
         Err(StoreError::Unexpected) => return posix.rename(from, to, overwrite, expectation).await,
         renamed => renamed?,
     };
-    // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
+    // A new name makes a new tag. A write to the file since then has made another time as well.
     let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
     if let Some(after) = storage.look(to).await.ok().filter(|after| state(after) == state(before)) {
         known.into_iter().for_each(|checksum| digests.remember(&after, checksum));
@@ -412,7 +412,7 @@ pub(crate) async fn rename(
     Ok(replaced)
 }
 
-/// Whether one of the directories that lead to a path is such.
+/// True if one of the directories that lead to a path is such.
 async fn any_above(
     storage: &dyn Storage,
     path: &ObjectPath,

@@ -1,4 +1,4 @@
-//! What the front asks of the service of storage.
+//! The service of storage as the front sees it.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use gridlane_xrd::{PathArg, Request};
 
 use crate::digests::Digests;
 use crate::export::{Exports, Place};
-use crate::looks::{self, Looking};
 use crate::recent::Recent;
 use crate::root::files::{Files, OpenFiles};
 use crate::root::intake::Intake;
 use crate::root::places::{Context, Places as _};
 use crate::root::{close, requests};
+use crate::storage_checks::{self, StorageChecks};
 use crate::storage_service::{StorageService, StorageSettings};
 use crate::{cors, methods};
 
@@ -35,7 +35,8 @@ impl Service for StorageService {
         front: &Arc<Front>,
         before: Option<&StorageService>,
     ) -> Result<StorageService> {
-        let exports = Exports::new(settings.exports, Arc::clone(&front.policy), Arc::clone(&front.asking))?;
+        let exports =
+            Exports::new(settings.exports, Arc::clone(&front.policy), Arc::clone(&front.auth_methods))?;
         // Nothing fails from here on.
         let devices = exports.turns();
         for turns in &devices {
@@ -48,13 +49,13 @@ impl Service for StorageService {
                 exports,
                 digests: before.digests.clone(),
                 open_files: Arc::clone(&before.open_files),
-                looking: Arc::clone(&before.looking),
+                storage_checks: Arc::clone(&before.storage_checks),
             },
             None => StorageService {
                 exports,
                 digests: Digests::new(),
                 open_files: Arc::new(OpenFiles::of(Arc::clone(&front.budgets.open_files))),
-                looking: Looking::default(),
+                storage_checks: StorageChecks::default(),
                 front,
             },
         })
@@ -100,7 +101,7 @@ impl Service for StorageService {
         let digests = self.digests.progress();
         page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
         page.sample("", &[], digests.running);
-        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files that these are of.");
+        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files of these checksums.");
         page.sample("", &[], digests.size_bytes);
         page.family(
             "digests_done_bytes",
@@ -115,19 +116,19 @@ impl Service for StorageService {
             "export_quota_bytes",
             Kind::Gauge,
             "bytes",
-            "Of each export's quota, or its file system: used and available.",
+            "Bytes of each export's quota or file system, used and available.",
         );
-        for (export, space) in looks::spaces(&self.exports, &self.looking).await {
+        for (export, space) in storage_checks::spaces(&self.exports, &self.storage_checks).await {
             page.sample("", &[("export", &export), ("kind", "used")], space.used_bytes);
             page.sample("", &[("export", &export), ("kind", "available")], space.available_bytes);
         }
     }
 
-    async fn ails(&self) -> Option<String> {
-        let export = looks::displaced(&self.exports, &self.looking).await?;
+    async fn fault(&self) -> Option<String> {
+        let export = storage_checks::displaced(&self.exports, &self.storage_checks).await?;
         Some(format!(
-            "the directory that is served at {export} is not the one that is there now: what is there is served \
-             when the server has looked again, or at SIGHUP"
+            "another directory has taken the place of export {export}: it is served after the server's next \
+             look, or at SIGHUP"
         ))
     }
 
@@ -147,7 +148,7 @@ impl Service for StorageService {
         requests::answer_nowait(context, request)
     }
 
-    fn line(context: &Context, path: &PathArg) -> Option<usize> {
+    fn change_queue(context: &Context, path: &PathArg) -> Option<usize> {
         match context.place(path) {
             Ok(Place::Inside(spot)) => Some(Arc::as_ptr(&spot.export).addr()),
             _ => None,

@@ -12,20 +12,20 @@ use gridlane_store::Storage;
 
 use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone};
-use crate::looks::Looking;
 use crate::root::files::OpenFiles;
+use crate::storage_checks::StorageChecks;
 
-/// What an operator decides about storage.
+/// An operator's settings of storage.
 #[derive(Clone, Default)]
 pub struct StorageSettings {
-    /// What to serve: none lies in another.
+    /// The exports: none lies in another.
     pub exports: Vec<Export>,
-    /// What there is of each device.
+    /// The shares of each device.
     pub device: DeviceShares,
 }
 
 impl StorageSettings {
-    /// How many devices the exports are on: each has turns of its own.
+    /// The number of devices that the exports are on: each has turns of its own.
     pub fn devices(&self) -> usize {
         let turns: HashSet<_> =
             self.exports.iter().map(|export| Arc::as_ptr(export.storage.turns()).addr()).collect();
@@ -39,13 +39,14 @@ pub struct StorageService {
     pub(crate) exports: Exports,
     pub(crate) digests: Digests,
     pub(crate) open_files: Arc<OpenFiles>,
-    pub(crate) looking: Looking,
+    pub(crate) storage_checks: StorageChecks,
 }
 
-/// Settings that serve `storage` to anyone as the only export, read-only, at `listen`, without TLS and without a log.
+/// Settings that serve `storage` to every client as the only export, read-only, at `listen`, without TLS and without a
+/// log.
 pub fn settings_of(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings<StorageSettings> {
     let export = Export::new(storage);
-    // Whether anyone may change it as well is the export's to say.
+    // The export says if it may be changed as well.
     let policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &export.path, true)]));
     let service = StorageSettings { exports: vec![export], ..StorageSettings::default() };
     Settings { policy, ..Settings::new(listen, service) }

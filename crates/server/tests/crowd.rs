@@ -1,7 +1,7 @@
-//! Thousands of clients at once that are idle, slow, silent, or take nothing: all are cut in time, somebody else is
+//! Thousands of clients at once that are idle, slow, silent, or take nothing: all are cut in time, another client is
 //! served meanwhile, and afterwards the server takes what it took before, by its own metrics.
 //!
-//! In a process of its own, so that nobody else's memory is counted; the crowd is another one (this program again),
+//! In a process of its own, so that no other test's memory is counted; the crowd is another one (this program again),
 //! so that each needs half of the descriptors.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -85,7 +85,7 @@ fn set_deadlines(settings: &mut gridlane_server::Settings, deadline: Duration) {
     deadlines.linger = Duration::from_millis(100);
 }
 
-/// What the crowd does, as it is told on its standard input. In the process of the test above it does nothing.
+/// The crowd, by orders on its standard input. In the process of the test above it does nothing.
 #[test]
 fn the_crowd() {
     // Another byte of each head that comes byte by byte, until it is not wanted any longer.

@@ -1,8 +1,8 @@
-//! Thousands of clients of root:// at once that stop in the middle of everything: in the handshake, before the login, as
-//! idle sessions with open files, as connections that joined a session, in a request, in an upload, and taking nothing.
-//! All are cut in time, somebody else is served meanwhile, and afterwards the server has what it had before.
+//! Thousands of clients of root:// at once that stop in the middle of everything: in the handshake, before the login,
+//! as idle sessions with open files, as connections that joined a session, in a request, in an upload, and taking
+//! nothing. All are cut in time, another client is served meanwhile, and afterwards the server has what it had before.
 //!
-//! In a process of its own, so that nobody else's memory is counted; see `crowd`.
+//! In a process of its own, so that no other test's memory is counted; see `crowd`.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -103,7 +103,7 @@ fn set_deadlines(settings: &mut gridlane_server::Settings, deadline: Duration) {
     deadlines.linger = Duration::from_millis(100);
 }
 
-/// What the crowd does, as it is told on its standard input. In the process of the test above it does nothing.
+/// The crowd, by orders on its standard input. In the process of the test above it does nothing.
 #[test]
 fn the_crowd() {
     // Another byte of each request that comes byte by byte.

@@ -1,4 +1,5 @@
-//! Files that are written over root://: what is there afterwards, what clients are told, and who sees what meanwhile.
+//! Files that are written over root://: their bytes afterwards, the clients' answers, and what other clients see
+//! meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -34,7 +35,7 @@ fn framed(offset: u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_there_and_what_is_asked_for_decide_what_opens() {
+fn the_options_of_an_open_and_the_existing_file_decide() {
     let server = TestServer::start();
     server.write("there", "old bytes");
     std::fs::create_dir(server.path("dir")).unwrap();
@@ -95,7 +96,7 @@ fn umask() -> u32 {
 }
 
 #[test]
-fn an_open_tells_what_there_is_and_keeps_to_the_rules_of_modes() {
+fn an_open_has_the_metadata_and_keeps_to_the_rules_of_modes() {
     use std::os::unix::fs::PermissionsExt;
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
@@ -163,7 +164,7 @@ fn an_upload_has_its_checksum_at_once() {
 }
 
 #[test]
-fn wrong_pages_are_told_and_sent_again() {
+fn wrong_pages_are_reported_and_sent_again() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     let bytes = noise(3 * 4096 + 100, 2);
@@ -198,7 +199,7 @@ fn wrong_pages_are_told_and_sent_again() {
     assert_eq!((why, text.as_str()), (ErrorCode::CHECKSUM_ERROR, "1 uncorrected checksum errors"));
     assert_eq!(code(client.close(handle)), ErrorCode::FILE_NOT_OPEN);
     assert_eq!(server.read("f").unwrap()[4000..], bytes);
-    // One that nobody has seen yet is gone.
+    // One that was never seen is gone.
     let handle = client.open("/p", POSC).unwrap();
     assert_eq!(client.pgwrite(handle, offset, &sent, false).unwrap(), wrong);
     assert_eq!(code(client.close(handle)), ErrorCode::CHECKSUM_ERROR);
@@ -228,7 +229,7 @@ fn wrong_pages_have_an_end() {
 }
 
 #[test]
-fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
+fn malformed_data_end_the_connection_and_nothing_else() {
     let server = TestServer::start();
     // A checksum without a page, and no page at all.
     for (data, text) in
@@ -323,7 +324,7 @@ fn one_writes_or_many_read() {
     first.close(two).unwrap();
     refused(first.open("/f", REPLACE), "Output file /f is already opened by 1 reader; open denied.");
     second.close(one).unwrap();
-    // What nobody sees yet has one writer as well. What HTTP does is another file.
+    // A file that is not seen yet has one writer as well. What HTTP does is another file.
     let pending = first.open("/p", POSC).unwrap();
     refused(second.open("/p", POSC), "Output file /p is already opened by 1 writer; open denied.");
     assert_eq!(code(second.open("/p", READ)), ErrorCode::NOT_FOUND);
@@ -336,7 +337,7 @@ fn one_writes_or_many_read() {
     assert_eq!(server.read("g").unwrap(), b"BYTES");
     first.close(pending).unwrap();
     assert_eq!(server.read("p").unwrap(), b"by root");
-    // Who makes a file without a bit that says to change it counts as a reader, and may write, as in XRootD.
+    // A client that makes a file without a bit for changes counts as a reader, and may write, as in XRootD.
     let makes = OpenOptions::DELETE;
     let (making, reading) = (first.open("/f", makes).unwrap(), second.open("/f", READ).unwrap());
     refused(second.open("/f", UPDATE), "Output file /f is already opened by 2 readers; open denied.");
@@ -347,7 +348,7 @@ fn one_writes_or_many_read() {
 }
 
 #[test]
-fn two_who_insist_leave_no_checksum_of_other_bytes() {
+fn two_forced_writers_leave_no_checksum_of_other_bytes() {
     let server = TestServer::start();
     let mut first = RootClient::connect(server.address);
     let mut second = RootClient::connect(server.address);
@@ -365,7 +366,7 @@ fn two_who_insist_leave_no_checksum_of_other_bytes() {
 }
 
 #[test]
-fn who_leaves_leaves_nothing_open() {
+fn a_client_that_leaves_leaves_nothing_open() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     for ends_in_order in [true, false] {
@@ -439,7 +440,7 @@ fn lengths_change_by_handle_and_by_path() {
 }
 
 #[test]
-fn what_may_not_be_written_is_not() {
+fn denied_writes_change_nothing() {
     let read_only = TestServer::with(|_| {});
     read_only.write("f", "bytes");
     let mut client = RootClient::connect(read_only.address);
@@ -448,7 +449,7 @@ fn what_may_not_be_written_is_not() {
     }
     assert_eq!(code(client.truncate(About::Path(PathArg::new("/f")), 0)), ErrorCode::NOT_AUTHORIZED);
     assert_eq!(read_only.read("f").unwrap(), b"bytes");
-    // Who may only store files does not get to read them by the same door.
+    // A client that may only store files does not get to read them by the same door.
     let box_only = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.policy = std::sync::Arc::new(Policy::new(vec![Rule {
@@ -484,7 +485,7 @@ fn what_may_not_be_written_is_not() {
 }
 
 #[test]
-fn a_full_quota_is_told_from_a_full_disk() {
+fn a_full_quota_and_a_full_disk_have_their_own_errors() {
     use gridlane_store::{MemoryStorage, QuotaStorage};
     let quota = std::sync::Arc::new(QuotaStorage::new(std::sync::Arc::new(MemoryStorage::default()), 1000));
     let server = TestServer::of(quota, |settings| settings.service.exports[0].allow_write = true);
@@ -589,7 +590,7 @@ fn a_slow_disk_keeps_only_its_own_client_waiting() {
 }
 
 #[test]
-fn a_checksum_is_of_what_all_have_written() {
+fn a_checksum_is_of_the_writes_of_all_sessions() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     let force = |options: OpenOptions| OpenOptions(options.0 | OpenOptions::FORCE.0);

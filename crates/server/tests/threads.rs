@@ -1,4 +1,4 @@
-//! How many threads clients cost. In a process of its own, so that nobody else's threads are counted.
+//! The number of threads that clients cost. In a process of its own, so that no other test's threads are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

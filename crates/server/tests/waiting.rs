@@ -1,5 +1,5 @@
-//! A storage that is far away, where every call takes a while, costs no thread, and nothing else slows. In a process of its own, so
-//! that nobody else's threads are counted.
+//! A storage that is far away, where every call takes a while, costs no thread, and slows nothing else. In a process of
+//! its own, so that no other test's threads are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -20,7 +20,7 @@ use gridlane_xrd::{Handle, PathArg, PathId};
 use support::root::RootClient;
 use support::{Client, TestServer};
 
-/// How long each call takes.
+/// The time that each call takes.
 const EACH: Duration = Duration::from_millis(100);
 
 /// Clients that wait at the same time, over HTTP and over root://.
@@ -49,7 +49,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// What the number of a client makes it ask, over HTTP.
+/// A client's request over HTTP, by its number.
 fn request(number: usize) -> String {
     let line = |line: &str, fields: &str| format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     match number % 6 {
@@ -96,7 +96,7 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
         device.digests = Share { all: device.digests.all, one: device.digests.all };
     });
     use_the_other(&server, "before");
-    // How long one of each kind takes when nobody else asks.
+    // The time of one of each kind without other requests.
     let began = Instant::now();
     for number in 0..6 {
         let mut client = server.connect();

@@ -50,7 +50,7 @@ impl AuthPlan {
     }
 
     /// True if there is any way for a client to prove an identity.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn authenticates(&self) -> bool {
         self.client_ca_dir.is_some()
             || !self.client_ca.is_empty()
             || !self.issuers.is_empty()
@@ -408,7 +408,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert!(plan.is_there && plan.asks());
+        assert!(plan.is_there && plan.authenticates());
         assert_eq!(plan.watched().len(), 6);
         assert_eq!(plan.outdated_lists, OutdatedLists::Use);
         assert_eq!(read("").unwrap().outdated_lists, OutdatedLists::Refuse);
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(plan.user_limits.bytes_per_s, Some(100_000_000));
         assert_eq!(plan.vo_limits.bytes_per_s, Some(1000));
         assert_eq!(plan.macaroon_lifetime_s_max, Some(7 * 86_400));
-        assert!(!read("").unwrap().asks());
+        assert!(!read("").unwrap().authenticates());
     }
 
     #[test]

@@ -49,7 +49,7 @@ struct Findings {
 pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     let mut found = Findings::default();
     let tables = found.ok(settings::tables(args, global)).unwrap_or_default();
-    found.addresses(args, tables.auth.asks());
+    found.addresses(args, tables.auth.authenticates());
     found.identities(args, &tables);
     let Tables { plans, root, .. } = &tables;
     found.errors.extend(check_paths(plans));
@@ -60,7 +60,7 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     for plan in plans {
         found.export(plan);
     }
-    found.facts.push(told_of_root(root, tables.auth.takes_bearers()));
+    found.facts.push(line_about_root(root, tables.auth.takes_bearers()));
     match settings::certificate(args) {
         Ok(certificate) => found.certificate(&certificate, args.server_name.as_deref()),
         Err(error) => found.errors.push(words::error(&error).to_string()),
@@ -93,7 +93,7 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
 }
 
 /// The credentials that clients of root:// are asked for.
-fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
+fn line_about_root(root: &RootSettings, takes_bearers: bool) -> String {
     if !root.is_enabled {
         return "root://: not spoken".to_owned();
     }
@@ -144,7 +144,7 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
     if who.class == Class::Macaroons && auth.macaroons.is_none() {
         return Some("without `macaroon-secrets` there are no macaroons");
     }
-    if who.class == Class::Authenticated && !tables.auth.asks() {
+    if who.class == Class::Authenticated && !tables.auth.authenticates() {
         return Some("there is no way to prove an identity");
     }
     None
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn issuers_that_could_speak_for_others_are_told() {
+    fn issuers_that_could_speak_for_others_are_reported() {
         let issuer = |url: &str, vo: Option<&str>| Issuer {
             url: url.to_owned(),
             base: ResourcePath::root(),

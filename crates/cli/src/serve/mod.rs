@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let (mut generations, first) = Generations::begin(source, global.config.clone())?;
     let Next { settings, tables, certificate, .. } = first;
     let room = Room::of(descriptors);
-    for line in room.told(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
+    for line in room.warnings(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
         say(line);
     }
 
@@ -240,7 +240,7 @@ impl Source for FromFiles {
         };
         let tables = settings::tables(&args, &global)?;
         // Before anything is made on disk.
-        settings::addresses(&args, tables.auth.asks())?;
+        settings::addresses(&args, tables.auth.authenticates())?;
         watch.follow_directories(tables.plans.iter().map(|plan| plan.directory.clone()));
         settings::check_directories(&tables.plans)?;
         let certificate = settings::certificate(&args)?;

@@ -77,7 +77,7 @@ impl Room {
     }
 
     /// A line about each that is less than was asked for.
-    pub(super) fn told(self, settings: &Settings, asked: usize, descriptors: Option<u64>) -> Vec<String> {
+    pub(super) fn warnings(self, settings: &Settings, asked: usize, descriptors: Option<u64>) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(descriptors) = descriptors.filter(|_| self.connections < asked) {
             lines.push(format!(
@@ -234,13 +234,13 @@ mod tests {
         let error = Room::of(Some(32)).apply(&mut settings, None, Some(32)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::LocalIo);
         assert!(error.to_string().contains("may have 32 files open"), "{error}");
-        assert!(Room::of(Some(1024)).told(&settings, 100, Some(1024)).is_empty());
-        let told = Room::of(Some(64)).told(&settings, 4096, Some(64)).join("\n");
+        assert!(Room::of(Some(1024)).warnings(&settings, 100, Some(1024)).is_empty());
+        let told = Room::of(Some(64)).warnings(&settings, 4096, Some(64)).join("\n");
         assert!(told.contains("at most 10 connections instead of 4096, and 20 open files"), "{told}");
     }
 
     #[test]
-    fn threads_that_cannot_be_had_are_told() {
+    fn threads_that_cannot_be_had_are_reported() {
         let up_to = |most: usize| {
             let begun = AtomicUsize::new(0);
             Threads::by(2, 1, |work| match begun.fetch_add(1, Ordering::SeqCst) < most {

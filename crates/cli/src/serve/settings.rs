@@ -150,7 +150,7 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| AccessLog::to_stderr())?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let listen = addresses(args, tables.auth.asks())?;
+    let listen = addresses(args, tables.auth.authenticates())?;
     next.authorities = kept.authorities.clone();
     let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
     if !auth.issuers.is_empty() {

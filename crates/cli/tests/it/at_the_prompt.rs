@@ -70,7 +70,7 @@ fn on_this_machine() {
     assert!(scratch.join("d/x").is_file());
     ask(&["mv", "--force", &path("d/x"), &path("y")]).ok();
     assert_eq!(fs::read(scratch.join("y")).unwrap(), b"x");
-    // What somebody is in stays.
+    // The current directory stays.
     scratch.file("d/kept", b"");
     for here in [".", "..", "../../d"] {
         let mut command = gridlane();

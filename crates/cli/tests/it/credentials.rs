@@ -1,5 +1,5 @@
-//! What the client shows of its user, to whom, and what it says about it: against Python's server of HTTPS, which writes
-//! down what it sees.
+//! Credentials that the client shows, to which servers, and its messages about them: against Python's server of HTTPS,
+//! which writes down what it sees.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -18,7 +18,7 @@ use crate::support::nginx::Nginx;
 use crate::support::python::debian;
 use crate::support::{Scratch, content, secrets, serve};
 
-/// Nobody takes it for something else where it turns up.
+/// It cannot be taken for something else where it turns up.
 const TOKEN: &str = "tok-en.of_ada~0123456789";
 const BEARER: &str = "Bearer tok-en.of_ada~0123456789";
 

@@ -1,5 +1,5 @@
-//! Replicas that do not have the same bytes: changed in mid-copy, of another size, lying, or at odds with
-//! each other. Wrong bytes never become a file, and the one who sent them is named.
+//! Replicas that do not have the same bytes: changed in mid-copy, of another size, lying, or at odds with each other.
+//! Wrong bytes never become a file, and the replica that sent them is named.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -140,7 +140,8 @@ fn one_of_two_that_sends_wrong_bytes_is_found_with_a_checksum() {
 fn a_liar_that_brought_most_costs_no_more_than_what_it_and_one_other_brought() {
     let object = Object::new(&content(315, 32 * MIB));
     let mut wrong = object.bytes.to_vec();
-    // Most of what it sends is right: only comparing what two sent for the same place tells who contradicts whom.
+    // Most of what it sends is right: only comparing the bytes of two for the same place tells which one is at odds
+    // with the others.
     for byte in wrong.iter_mut().step_by(1_200_000) {
         *byte ^= 0x20;
     }
@@ -187,7 +188,7 @@ fn two_replicas_that_contradict_each_other_are_not_guessed_between() {
     let target = scratch.join("f");
     run(cp_from(&sources, &target)).fails(8, "peer", false, &["--checksum"]);
     assert!(!target.exists());
-    // The user can say who is right.
+    // The user can say which one is right.
     let mut command = cp_from(&sources, &target);
     command.args(["--checksum", &checksum_text(Adler32, &two.bytes)]);
     run(command).ok().verified(true);

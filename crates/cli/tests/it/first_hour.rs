@@ -30,7 +30,7 @@ fn raw(talk: fn(TcpStream) -> std::io::Result<()>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Whoever hangs up first ends the talk.
+            // The end that hangs up first ends the conversation.
             std::thread::spawn(move || talk(stream));
         }
     });
@@ -308,10 +308,10 @@ fn examples(page: &str) -> Vec<String> {
     page.lines().filter_map(|line| line.strip_prefix("    ")).filter(is_ours).map(str::to_owned).collect()
 }
 
-/// How a program of Rust ends that has panicked.
+/// The exit code of a program of Rust that has panicked.
 const PANICKED: i32 = 101;
 
-/// Runs a line as a person would who pasted it, in `dir`.
+/// Runs a line in `dir`, as if it were pasted into a shell.
 fn paste(line: &str, dir: &Path, variables: &[(&str, &Path)]) -> Outcome {
     let mut command = isolated(Command::new("bash"));
     let bin = Path::new(env!("CARGO_BIN_EXE_gridlane")).parent().unwrap();

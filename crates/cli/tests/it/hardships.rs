@@ -1,5 +1,5 @@
-//! What a machine does to a client: nobody reads what it says, it may have few descriptors or no threads, it is stopped for
-//! long, and other programs meddle with what it writes. Nothing of that may end in a wrong file, in silence or in a panic.
+//! Hardships of a machine: no reader of the client's output, few descriptors or no threads, a long stop, and other
+//! programs that meddle with its files. Nothing of that may end in a wrong file, in silence or in a panic.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -17,7 +17,7 @@ use crate::support::{
     processor_time_s, until,
 };
 
-/// A write to it fails: nobody is at the other end.
+/// A write to it fails: it has no reader.
 fn broken_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -110,7 +110,7 @@ fn few_descriptors_are_enough() {
     }
 }
 
-/// As another user, who may have as few threads as is said: root itself has no such limit.
+/// Runs the binary as another user, which may have so many threads: root itself has no such limit.
 fn with_threads(count: u32, binary: &Path, words: &[&str]) -> Command {
     needs_root();
     let somebody = lone_user(1);

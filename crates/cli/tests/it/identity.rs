@@ -1,5 +1,4 @@
-//! `gridlane serve` asks who somebody is: what the field's clients get from it, by certificates, proxies, tokens,
-//! macaroons and passwords.
+//! `gridlane serve` authenticates the field's clients: by certificates, proxies, tokens, macaroons and passwords.
 
 use std::fs;
 use std::path::PathBuf;
@@ -123,7 +122,7 @@ under = "/public"
         self.scratch.join("export").join(path)
     }
 
-    /// What curl gets.
+    /// Curl's answer.
     fn ask(&self, url: &str, arguments: &[&str]) -> Answer {
         let mut command = curl();
         command.arg("--capath").arg(self.pki.certificates()).arg("--path-as-is");
@@ -288,7 +287,7 @@ fn certificates_that_do_not_count_are_named() {
     let legacy = VomsProxy::of(&site.pki, "eve", "gridlane", &["/gridlane"]).legacy().make("legacy");
     site.ask_with(&legacy, "vo/f", &[]).refuses(401, "proxy");
 
-    // Somebody more is revoked, and the server hears of it.
+    // Another user is revoked, and the server hears of it.
     let member = site.member();
     assert_eq!(site.ask_with(&member, "vo/f", &[]).status, 200);
     site.pki.revoke("eve");
@@ -354,7 +353,7 @@ fn macaroons_for_the_fields_clients() {
     site.ask_by_token(macaroon, "vo/sub/f", &[]).refuses(403, "");
     site.ask_by_token(macaroon, "vo/f", &["--request", "DELETE"]).refuses(403, "");
     assert_eq!(site.ask(&format!("{url}?authz=Bearer%20{macaroon}"), &[]).status, 200);
-    // Anybody may take away from it.
+    // Any bearer may take away from it.
     for (caveat, status) in [("activity:LIST", 403), ("before:2000-01-01T00:00:00Z", 401), ("wind:calm", 401)]
     {
         let mut command = python::debian("macaroon_caveats.py");
@@ -375,7 +374,7 @@ fn macaroons_for_the_fields_clients() {
     let mut ours = gridlane();
     ours.args(["cp", &url, text(&site.target())]);
     site.run(ours, None, Some(macaroon)).ok();
-    // Nobody in particular gets none.
+    // An anonymous client gets none.
     let request = ["--header", "Content-Type: application/macaroon-request", "--data", "{}"];
     site.ask(&url, &request).refuses(401, "");
 }
@@ -456,7 +455,7 @@ fn run_with_input(mut command: Command, input: &std::path::Path) -> Outcome {
     run(command)
 }
 
-/// Who comes back with a session is who began it, as long as that counts.
+/// A resumed session has the identity that began it, as long as that counts.
 #[test]
 fn a_resumed_session_is_no_way_around() {
     let site = Site::new();
@@ -481,7 +480,7 @@ fn a_resumed_session_is_no_way_around() {
     }
 }
 
-/// What a copy that was killed leaves beside its target has nothing of the URL's secret: the scratch directory is
+/// The files that a killed copy leaves beside its target have nothing of the URL's secret: the scratch directory is
 /// searched when it goes.
 #[test]
 fn what_a_killed_copy_leaves_has_no_secret() {

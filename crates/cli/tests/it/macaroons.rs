@@ -48,7 +48,7 @@ fn ask(url: &str, options: &[&str]) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
-/// xrootd where anybody may read below `/open` and nobody anything below `/closed`, and its secret.
+/// xrootd where every client may read below `/open` and none anything below `/closed`, and its secret.
 fn xrootd() -> (Xrootd, Keys, Scratch) {
     let scratch = Scratch::new();
     let secret = scratch.join("secret");
@@ -89,7 +89,7 @@ fn caveats(text: &str) -> Vec<String> {
     macaroon.caveats().map(|caveat| String::from_utf8_lossy(caveat).into_owned()).collect()
 }
 
-/// A macaroon of a site that nobody runs.
+/// A macaroon of a site that does not exist.
 fn made() -> Secret {
     let (keys, under) = (Keys::parse(&"QUJD".repeat(16)).unwrap(), path("/a"));
     let terms = Terms {

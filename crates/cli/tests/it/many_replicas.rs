@@ -1,7 +1,7 @@
 //! Several replicas at once: each gives its part, over IPv4, IPv6, http and https alike.
 //!
-//! How near they come to all their rates together is measured by `make bench`, in pairs; here only what
-//! holds on any machine: never faster than the limits, and nobody left out.
+//! How near they come to all their rates together is measured by `make bench`, in pairs; here only what holds on any
+//! machine: never faster than the limits, and no replica left out.
 
 use std::fs;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn three_equal_replicas_work_at_the_same_time() {
     let summary = outcome.summary();
     for source in &sources {
         let share = outcome.source(source)["bytes"].as_f64().unwrap() / export.bytes.len() as f64;
-        // Whoever waits for the others has no share: there is one pool of ranges.
+        // A replica that waits for the others has no share: there is one pool of ranges.
         assert!((0.1..0.7).contains(&share), "{source} gave {share:.2} of it: {summary}");
     }
     // 64 MiB at 3 x 8 MB/s: 2.8 s.

@@ -19,7 +19,7 @@ const PIECE: usize = 512 * 1024;
 /// Slow enough that every replica is asked for bytes before the others are done.
 const RATE: u64 = 10_000_000;
 
-/// What a metalink says of one file.
+/// The description of one file in a metalink.
 struct Described {
     name: String,
     size: Option<usize>,
@@ -176,7 +176,7 @@ fn one_of_three_lies_and_only_its_pieces_are_fetched_again() {
 #[test]
 fn a_damaged_piece_costs_one_piece_and_is_told_of() {
     let bytes = content(2002, SIZE);
-    // The first megabytes are asked of both, whoever is faster then.
+    // The first megabytes are asked of both, whichever is faster then.
     let (good, bad) = (bare(&bytes, RATE), bare(&damaged(&bytes, 0..4), RATE));
     let scratch = Scratch::new();
     let file = Described::new("f", &bytes, &[bad.url("f"), good.url("f")]).pieces(Sha1, PIECE, &bytes);
@@ -205,7 +205,7 @@ fn a_pipe_gets_no_wrong_byte() {
     assert!(outcome.stderr.contains("wrong piece"), "{}", outcome.stderr);
     assert_same(&outcome.stdout, &bytes);
 
-    // Nobody has the third piece: what is in front of it was passed on, and nothing else.
+    // No replica has the third piece: what is in front of it was passed on, and nothing else.
     let bad = bare(&damaged(&bytes, [3]), 0);
     let file = Described::new("f", &bytes, &[bad.url("f")]).pieces(Sha1, PIECE, &bytes);
     let link = scratch.file("g.meta4", meta4(&[file]).as_bytes());

@@ -90,7 +90,7 @@ fn a_metalink_chooses_no_name_that_begins_with_a_dot_and_few_directories() {
         }
         assert_eq!(fs::read(into.join(".bashrc")).unwrap(), b"mine");
     }
-    // A name that a person gives is nobody else's matter.
+    // A name that the user gives is the user's own matter.
     let server = answering(&metalink(&[".bashrc"], &data.url("payload")));
     run(cp(server.url("set.meta4"), into.join("mine"))).ok();
     assert_copied(&into.join("mine"), &bytes);
@@ -104,7 +104,7 @@ fn a_metalink_chooses_no_name_that_begins_with_a_dot_and_few_directories() {
     assert_copied(&into.join("sub/g"), &bytes);
 }
 
-/// What a tree has beside `.zarray` and `sub/f`, and nobody is to have from it.
+/// Names of a tree beside `.zarray` and `sub/f` that no copy is to have.
 const OWN: [&str; 5] = [
     ".f.gridlane-part",
     ".f.gridlane-journal",

@@ -31,7 +31,7 @@ fn write_config(scratch: &Scratch, tables: &str) {
     let serve =
         "[serve]\nlisten = [\"127.0.0.1:0\"]\naccess-log = \"@/access.log\"\naudit-log = \"@/audit.log\"\n";
     let text = format!("{serve}{tables}").replace('@', text(scratch.path()));
-    // As one does who does not want half a file to be read.
+    // As is done where half a file must not be read.
     let partial = scratch.file("serve.toml.new", text.as_bytes());
     fs::rename(partial, scratch.join("serve.toml")).unwrap();
 }
@@ -181,7 +181,7 @@ fn the_example_configuration_and_the_unit_are_sound() {
         assert!(example.contains(place), "{place}");
         localised = localised.replace(place, text(&scratch.dir(name)));
     }
-    // Ports that nobody else has, and IPv6 only where it is there.
+    // Free ports, and IPv6 only where it is there.
     localised = localised.replace(", \"[::1]:1094\"", "").replace(":1094", ":0").replace(":9194", ":0");
     let file = scratch.file("serve.toml", localised.as_bytes());
     let mut command = gridlane();

@@ -156,7 +156,7 @@ fn a_server_that_is_gone_is_given_up() {
     const FILES: usize = 400;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // It lists its files, and nobody listens any more.
+    // It lists its files, and the receiver is gone.
     let lists = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         drop(listener);

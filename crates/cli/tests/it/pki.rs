@@ -243,7 +243,7 @@ fn a_proxy_is_let_in_where_its_user_is() {
     };
     ask("proxy.pem").exits(0).says(&["Ada Lovelace, CN", "Verify return code: 0 (ok)"]);
     ask("second.pem").exits(0);
-    // Nobody is told from somebody: without a certificate there is no answer.
+    // Without a certificate there is no answer.
     let mut command = curl();
     command.arg("--capath").arg(fleet.path("f/certificates")).arg(&server.url);
     assert_ne!(run(command).code, Some(0));
@@ -253,7 +253,7 @@ fn a_proxy_is_let_in_where_its_user_is() {
     assert_eq!(shown["kind"], "RFC 3820 limited proxy");
     let left_s = shown["left_s"].as_i64().unwrap();
     assert!((1..=3600).contains(&left_s), "{left_s}");
-    // Where no proxy may follow, none is made that nobody would believe.
+    // Where no proxy may follow, none is made that no server would believe.
     fleet.proxy(&["--cert", "proxy.pem", "--out", "last.pem", "--path-length", "0"]).exits(0);
     ask("last.pem").exits(0);
     fleet.proxy(&["--cert", "last.pem", "--out", "none.pem"]).exits(2).says(&["no more proxies"]);

@@ -20,7 +20,7 @@ use crate::support::{MIB, Scratch, python, until};
 
 const FILE_MIB: u64 = 256;
 
-/// How bytes get into a socket that were in memory.
+/// The system calls by which bytes of memory get into a socket.
 const SENDS: [&str; 4] = ["write", "writev", "sendto", "sendmsg"];
 const FUTEX: [&str; 1] = ["futex"];
 
@@ -32,7 +32,7 @@ fn large_file(dir: &Path, mib: u64) {
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
 }
 
-/// What a server asks of the kernel from its start to its end, while something is done with it.
+/// The system calls of a server from its start to its end, while something is done with it.
 fn calls_of_serve(options: &[&str], work: impl FnOnce(&Server, &Path)) -> Calls {
     let scratch = Scratch::new();
     let export = scratch.dir("export");
@@ -53,7 +53,7 @@ fn calls_of_serve(options: &[&str], work: impl FnOnce(&Server, &Path)) -> Calls 
     calls.unwrap()
 }
 
-/// What a command asks of the kernel.
+/// The system calls of a command.
 fn calls_of(command: &Command) -> Calls {
     let scratch = Scratch::new();
     let into = scratch.join("calls");

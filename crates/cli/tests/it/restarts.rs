@@ -51,7 +51,7 @@ fn for_each_kind(doing: impl Fn(Server, &Path, &dyn Fn(&[&str]) -> Server) -> Op
                 scope.spawn(move || {
                     let scratch = Scratch::new();
                     let export = scratch.dir("export");
-                    // Taken, so that nobody else has it while the server is away.
+                    // Taken, so that no other process has it while the server is away.
                     let port = tokio::net::TcpSocket::new_v4().unwrap();
                     port.set_reuseaddr(true).unwrap();
                     port.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -201,7 +201,7 @@ fn what_came_from_elsewhere_is_not_believed() {
     let outcome = elsewhere.resume();
     assert_eq!(outcome.number("resumed_bytes"), 0, "{}", outcome.describe());
 
-    // Of another user, who has another key.
+    // The journal of another user, which has another key.
     let mut command = cp(stopped.server.url("f"), stopped.target());
     command.env("XDG_STATE_HOME", stopped.scratch.join("state"));
     let outcome = run(command).ok().verified(true);

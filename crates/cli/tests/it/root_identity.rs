@@ -1,4 +1,4 @@
-//! Who somebody is over root:// and roots://: `gridlane` shows its token to Debian's xrootd and to `gridlane serve`, and
+//! Identities over root:// and roots://: `gridlane` shows its token to Debian's xrootd and to `gridlane serve`, and
 //! XRootD's clients, old and new, show theirs to `gridlane serve`.
 
 use std::fs;
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// One that somebody else has signed.
+    /// One with another issuer's signature.
     fn forged(&self) -> String {
         let claims = json!({ "scope": "storage.read:/" });
         match self {
@@ -174,7 +174,7 @@ fn prepared(site: &Site, mut command: Command, token: Option<&Path>, proxy: Opti
     command
 }
 
-/// A file with a token that nobody else may read: else XRootD's clients do not take it.
+/// A file with a token that no other user may read: else XRootD's clients do not take it.
 fn in_file(site: &Site, name: &str, token: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let file = site.scratch.file(&format!("tokens/{name}"), format!("{token}\n").as_bytes());
@@ -229,7 +229,7 @@ fn xrdcp_and_xrdfs_to_gridlane() {
     refused(fs(&["rm", "/vo/f"]), &["3010"]);
     refused(fs(&["ls", "/vo"]), &["3010"]);
 
-    // Refused with what is wrong with it. Who goes on as nobody is told it when that is not enough.
+    // Refused, with the reason. A client that goes on anonymously is told it when that is not enough.
     let times = json!({ "scope": scope, "exp": now_s() - 600, "iat": now_s() - 900, "nbf": now_s() - 900 });
     let elsewhere = json!({ "scope": scope, "aud": "https://elsewhere.gridlane.test" });
     let forged = {
@@ -248,7 +248,7 @@ fn xrdcp_and_xrdfs_to_gridlane() {
         );
         xrdcp(&site, Some(&bad), &[&root_url(&site, "root", "public/f"), text(&target)]).ok();
     }
-    // By their word alone people are nobody, whether they say so or have nothing else.
+    // A name proves nothing: such clients are anonymous, with a name or without.
     refused(xrdcp(&site, None, &[&root_url(&site, "root", "vo/f"), text(&target)]), &["3010"]);
     xrdcp(&site, None, &[&root_url(&site, "root", "public/f"), text(&target)]).ok();
     let mut command = tool("xrdfs", "xrootd-client");
@@ -286,8 +286,8 @@ fn a_macaroon_goes_by_the_same_way() {
     site.run(ours, None, Some(&macaroon)).ok();
 }
 
-/// XRootD itself asks for no certificate in TLS, and its clients show one all the same: 5.5.3 of a proxy's chain only the
-/// first, so that nobody can tell whose it is. That is said to who is refused.
+/// XRootD itself asks for no certificate in TLS, and its clients show one all the same: 5.5.3 of a proxy's chain only
+/// the first, so that its user cannot be told. A client that is refused is told so.
 #[test]
 fn certificates_in_tls() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! What rules come to: explained before anybody asks, and read from other servers' files.
+//! The effect of rules: explained before the first request, and read from other servers' files.
 
 use crate::support::Scratch;
 use crate::support::client::{Outcome, gridlane, run};

@@ -144,7 +144,7 @@ fn nothing_outside_the_directory_is_served() {
     }
 }
 
-/// What the server answers to these bytes: the status, or nothing.
+/// The status that the server answers these bytes with, or nothing.
 fn status_of(server: &Server, request: &[u8]) -> String {
     let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
     let mut stream = TcpStream::connect(address).unwrap();

@@ -74,7 +74,7 @@ fn what_was_acknowledged_is_there_and_nothing_else_is() {
     let left = |hidden| names(hidden).into_iter().filter(|name| name.ends_with(".part")).collect::<Vec<_>>();
     let partials = left(&hidden);
     assert!(partials.len() >= UPLOADS / 4, "{partials:?}");
-    // Somebody may still want them, until they are a day old.
+    // Their clients may still go on with them, until they are a day old.
     let server = Server::with(&export, &["--allow-write"]);
     assert_eq!(left(&hidden).len(), partials.len());
     assert_eq!(server.stop("TERM").code(), Some(0));

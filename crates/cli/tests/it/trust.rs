@@ -1,4 +1,4 @@
-//! Which authorities are believed: those that `--ca` names, the system's, and nobody else.
+//! Authorities that are believed: those that `--ca` names, the system's, and no others.
 
 use crate::support::client::{cp, run};
 use crate::support::serve::Server;

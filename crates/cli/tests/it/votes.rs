@@ -1,5 +1,5 @@
-//! A majority of replicas decides what is right, and not the fastest of them; and what cannot be compared is no file for
-//! whoever says so. The honest answer here when the copy has every byte of the liar.
+//! A majority of replicas decides what is right, and not the fastest of them; and what cannot be compared is no file
+//! for a user that says so. The honest answer here when the copy has every byte of the liar.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::support::{
     DEADLINE, MIB, Scratch, assert_copied, assert_same, checksum, content, names, occupied_bytes, part_of,
 };
 
-/// How late what comes through a relay is: long after everything that does not.
+/// The delay of everything that comes through a relay: long after everything that does not.
 const LATE: Duration = Duration::from_millis(200);
 
 fn at_once(bytes: &Arc<Vec<u8>>) -> Rogue {

@@ -258,7 +258,7 @@ fn events_happen_when_the_timetable_says() {
             at_s > 4.8
         });
         assert!(was_down, "nobody saw it down");
-        // The figures of the scenario come back first, whoever changed them.
+        // The figures of the scenario come back first, however they were changed.
         wan.set("near-client", &["--delay-ms", "9", "--loss", "0.5"]);
         let mut again = wan.command("exec");
         again.args(["--timetable", "client", "--", "true"]);
@@ -311,7 +311,7 @@ fn looking_for_a_network_does_not_disturb_it() {
                 }
             });
         }
-        // Asserted only when nobody looks any more.
+        // Asserted only at the end.
         let outcomes: Vec<_> =
             (0..10).flat_map(|_| [run(wan.command_up()), wan.run("down", &["--json"])]).collect();
         is_over.store(true, Relaxed);

@@ -1,5 +1,5 @@
-//! Networks whose process is killed, while they come up or later: whatever happens, `wan down` or the next
-//! `wan up` leaves nothing, and no process lives on that nobody knows of.
+//! Networks whose process is killed, while they come up or later: whatever happens, `wan down` or the next `wan up`
+//! leaves nothing, and no unknown process lives on.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -222,7 +222,8 @@ fn what_waits_is_sent_at_the_new_rate_and_memory_is_enough() {
     const WAITING_BYTES: u64 = 1_000_000;
     let waiting = || wan.link("near-client", "near")["counters"]["queued_bytes"].as_u64().unwrap();
     until("much is waiting", || {
-        // Nobody listens: what is sent to the discard port only fills the queue. Not more at once than the device takes.
+        // There is no listener: what is sent to the discard port only fills the queue. Not more at once than the device
+        // takes.
         wan.shell(
             "near",
             "python3 -c \"from socket import *; s = socket(AF_INET, SOCK_DGRAM)

@@ -14,7 +14,7 @@ use crate::support::{assert_copied, assert_same, content, until};
 
 const MB: usize = 1_000_000;
 
-/// How much longer than the rate allows a copy may take: slow start, and a machine that does more than this.
+/// The factor by which a copy may take longer than the rate allows: slow start, and a machine that does more than this.
 const LONGER: f64 = 1.5;
 
 /// The same file at several sites.

@@ -61,7 +61,7 @@ fn with_the_device_a_user_has_a_network() {
     wan.set("near-client", &["--down"]);
     assert_eq!(wan.link("near-client", "near")["is_down"], true);
 
-    // Somebody else, even root, has networks of their own.
+    // Another user, even root, has networks of its own.
     let mut command = crate::support::client::gridlane();
     command.args(["wan", "show", "--name", wan.name()]);
     run(command).exits(3);
@@ -87,7 +87,7 @@ fn after_a_crash_a_user_cleans_up_too() {
 fn where_namespaces_are_forbidden_it_says_so() {
     let before = host();
     let wan = Wan::planned("forbidden", PAIR);
-    // In a user namespace of its own, in which nobody may make another and nobody has a right.
+    // In a user namespace of its own, in which no process may make another or has a right.
     let script = "echo 0 >/proc/sys/user/max_user_namespaces && \
                   exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all \"$@\"";
     let runner = ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c", script, "sh"];
@@ -102,7 +102,7 @@ fn where_namespaces_are_forbidden_it_says_so() {
 #[test]
 fn a_directory_that_belongs_to_somebody_else_is_not_believed() {
     let wan = Wan::planned_for_nobody("foreign", PAIR);
-    // Root's directory where nobody's should be, with a lock that is held and names a process.
+    // Root's directory in the place of an ordinary user's, with a lock that is held and names a process.
     let foreign = wan.writable().join("gridlane-wan-65534");
     let mut victim = Command::new("setpriv");
     victim.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "60"]);

@@ -1,5 +1,5 @@
-//! What reaches a terminal of the words and names of others; and what of a URL reaches a network that anybody
-//! can read.
+//! Texts and names of others that reach a terminal; and the parts of a URL that reach a network on which others can
+//! read.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn a_password_does_not_travel_in_clear() {
             assert!(!request.path.contains("quite-secret-3501"), "{request:?}");
         }
     }
-    // This machine itself is nobody else.
+    // This machine itself is no other.
     let here = open.url("f").replace("http://", "http://ada:quite-secret-3501@");
     let asked = open.requests().len();
     let outcome = run(cp(here, scratch.join("here"))).ok();

@@ -14,25 +14,25 @@ use rustls::pki_types::CertificateDer;
 use super::presented::Kind;
 use crate::front::Front;
 
-/// What a connection's handshake has shown.
+/// The chain of a connection's handshake, and the result of its check.
 #[derive(Default)]
-pub(crate) struct Shown {
+pub(crate) struct PeerChain {
     digest: Option<Fingerprint>,
-    /// By which generation, until when, and as what.
+    /// The generation that judged it, the end of that judgement in seconds since 1970, and its result.
     judged: Option<(u64, i64, Judged)>,
 }
 
-/// Who a chain says that a client is.
+/// The result of checking a chain.
 #[derive(Clone)]
 pub(crate) struct Judged {
-    /// Nobody in particular, if it does not count.
+    /// The identity; anonymous if the chain does not count.
     pub(crate) identity: Arc<Identity>,
-    /// What of it does not count, and why.
+    /// The parts of it that do not count, and why.
     pub(crate) doubt: Option<Arc<str>>,
 }
 
-impl Shown {
-    /// Who it is; `None` without a certificate, or where none are believed.
+impl PeerChain {
+    /// The identity by the certificate; `None` without a certificate, or where none are believed.
     pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
         let chain = stream.peer_certificates();
         let trust = front.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
@@ -70,7 +70,7 @@ fn look_up(
     match judge(front, chain, trust, now_s) {
         Ok((identity, doubts)) => {
             let identity = Arc::new(Identity::Certificate(identity));
-            // What is doubtful is told to whoever is refused: that is not in the identity.
+            // Doubts are for the client that is refused something: they are not in the identity.
             if doubts.is_empty() {
                 known().insert(digest, lists, Arc::clone(&identity));
             }
@@ -85,7 +85,7 @@ fn look_up(
     }
 }
 
-/// Whose a chain is, and which of its attributes do not count.
+/// The identity of a chain, and those of its attributes that do not count.
 fn judge(
     front: &Front,
     chain: &[CertificateDer<'_>],
@@ -99,7 +99,7 @@ fn judge(
         dn: verified.dn().to_owned(),
         user: auth.gridmap.user(verified.dn()).map(str::to_owned),
         fqans,
-        // Attributes that are over count no longer: then it is judged again, and is somebody without them.
+        // Attributes that are over count no longer: then the chain is judged again, and gives an identity without them.
         expires_s: ends_s.map_or(verified.expires_s(), |ends_s| ends_s.min(verified.expires_s())),
     };
     Ok((identity, doubts))

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gridlane_auth::token::VerifiedTokens;
 use gridlane_core::limits;
 
-/// What was found of chains by one generation of settings, by their digests.
+/// Certificate chains that one generation of settings has verified, by their digests.
 #[derive(Debug)]
 pub(crate) struct Chains {
-    /// Tells it from others: connections outlive generations.
+    /// The number of the generation: connections outlive generations.
     number: u64,
     good: Mutex<VerifiedTokens>,
 }
@@ -18,13 +18,13 @@ impl Chains {
         Chains { number, good: Mutex::new(VerifiedTokens::new(limits::CHAINS_KEPT_MAX)) }
     }
 
-    /// What was found good.
+    /// The verified chains.
     pub(crate) fn good(&self) -> MutexGuard<'_, VerifiedTokens> {
         // Every change is complete in itself.
         self.good.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which generation it is of.
+    /// The generation that it is of.
     pub(crate) fn generation(&self) -> u64 {
         self.number
     }

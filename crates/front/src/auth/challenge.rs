@@ -1,4 +1,4 @@
-//! What a client is told that has to say who it is, or has said so in vain (RFC 6750, 3; RFC 7617, 2).
+//! Challenges: the answers to clients that have shown no credentials, or bad ones (RFC 6750, 3; RFC 7617, 2).
 
 use gridlane_auth::{Identity, Refusal};
 use gridlane_dav::Status;
@@ -8,18 +8,18 @@ use crate::client::Client;
 use crate::reply::Reply;
 use crate::settings::AuthSettings;
 
-/// By what clients can prove who they are.
+/// The methods by which clients can authenticate.
 #[derive(Clone, Debug, Default)]
-pub struct Asking {
+pub struct AuthMethods {
     realm: String,
     takes_bearers: bool,
     takes_passwords: bool,
     takes_certificates: bool,
 }
 
-impl Asking {
-    pub(crate) fn of(settings: &AuthSettings) -> Asking {
-        Asking {
+impl AuthMethods {
+    pub(crate) fn of(settings: &AuthSettings) -> AuthMethods {
+        AuthMethods {
             realm: quotable(&settings.realm),
             takes_bearers: !settings.issuers.is_empty() || settings.macaroons.is_some(),
             takes_passwords: !settings.users.is_empty(),
@@ -27,17 +27,17 @@ impl Asking {
         }
     }
 
-    /// Whether by tokens or macaroons.
+    /// True if tokens or macaroons are among them.
     pub(crate) fn takes_bearers(&self) -> bool {
         self.takes_bearers
     }
 
-    /// Whether by anything at all.
+    /// True if there is any method at all.
     pub(crate) fn is_any(&self) -> bool {
         self.takes_bearers || self.takes_passwords || self.takes_certificates
     }
 
-    /// The answer to a credential that is bad.
+    /// The answer to bad credentials.
     pub(crate) fn invalid(&self, kind: Kind, refusal: &Refusal) -> Reply {
         let reply = Reply::failure(Status::UNAUTHORIZED, refusal.message.clone());
         match kind {
@@ -47,7 +47,8 @@ impl Asking {
         }
     }
 
-    /// The answer to what a client may not do, and why: by the rules another client might, or else nobody may.
+    /// The answer to a client that is denied something, and why. Another client may be allowed it by the rules, or no
+    /// client is.
     pub fn denied(&self, client: &Client, why: impl ToString, is_by_rules: bool) -> Reply {
         let mut what = why.to_string();
         if let Some(doubt) = client.doubt.as_ref().filter(|_| is_by_rules) {
@@ -59,7 +60,7 @@ impl Asking {
         }
         if is_anonymous && (self.takes_bearers || self.takes_passwords) {
             if !client.is_secure {
-                // Who is asked for a password here sends it where anybody can read it.
+                // A client that is asked for a password here would send it where it can be read on the way.
                 let what = format!("{what}; credentials are taken over https only");
                 return Reply::failure(Status::FORBIDDEN, what);
             }
@@ -70,8 +71,8 @@ impl Asking {
         if is_bearer { reply.field(FIELD, self.bearer("insufficient_scope", &what)) } else { reply }
     }
 
-    /// Adds what a client that is nobody may try. There is no word for certificates.
-    pub fn ask(&self, reply: Reply) -> Reply {
+    /// Adds the challenges for an anonymous client. There is none for certificates.
+    pub fn challenged(&self, reply: Reply) -> Reply {
         self.challenge(reply, "", "")
     }
 
@@ -88,7 +89,7 @@ impl Asking {
     fn bearer(&self, error: &str, description: &str) -> String {
         let realm = &self.realm;
         match error {
-            // RFC 6750, 3.1: who has shown nothing is told of no error.
+            // RFC 6750, 3.1: without credentials no error is named.
             "" => format!("Bearer realm=\"{realm}\""),
             error => {
                 let description = quotable(description);
@@ -104,7 +105,7 @@ impl Asking {
 
 const FIELD: &str = "WWW-Authenticate";
 
-/// Characters of a text that is told in a field.
+/// Longest text in a field, in characters.
 const QUOTED_MAX: usize = 400;
 
 /// A text as it may stand between quotes (RFC 6750, 3): visible ASCII and spaces, without quotes and backslashes.

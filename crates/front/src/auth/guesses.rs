@@ -1,12 +1,12 @@
-//! Wrong passwords: how many came from where and for which user, and how long the next one is not looked at.
+//! Wrong passwords: counts by address and user, and the waits before the next one is looked at.
 //!
-//! An address that was wrong a few times about a user waits for its next guess about that user, twice as long each time;
-//! and one that was wrong often about anybody waits altogether. A wait is for an address and never for a user alone:
-//! whoever guesses keeps no user out who is elsewhere. Where a user is guessed at from many addresses, each of them has a
-//! single guess before it waits. A password that was right once since the start is known and waits for nothing
+//! An address that was wrong a few times about a user waits for its next guess about that user, twice as long each
+//! time; and one that was wrong often, about any users, waits altogether. A wait is for an address and never for a user
+//! alone: guesses keep no user out at other addresses. Where a user is guessed at from many addresses, each of them has
+//! a single guess before it waits. A password that was right once since the start is known and waits for nothing
 //! ([`SeenPasswords`](gridlane_auth::password::SeenPasswords)).
 //!
-//! Names that nobody has count like others, so that waits do not tell which there are.
+//! Names without a user count like others, so that waits do not tell which users there are.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -19,9 +19,9 @@ use gridlane_core::{Time, limits};
 
 use crate::throttle::Party;
 
-/// What is remembered of wrong passwords.
+/// Wrong passwords of late.
 pub(super) struct Guesses {
-    /// By hashes that nobody can aim at.
+    /// By hashes with a secret seed, which no client can aim at.
     known: Mutex<HashMap<u64, Wrong>>,
     kept_max: usize,
     keys: RandomState,
@@ -34,7 +34,7 @@ struct Wrong {
     last: Time,
 }
 
-/// Of what wrong ones are counted.
+/// The key that wrong passwords are counted by.
 #[derive(Hash)]
 enum About<'a> {
     Address(Party),
@@ -51,17 +51,18 @@ impl Guesses {
         Guesses { known: Mutex::default(), kept_max, keys: RandomState::new(), origin: Instant::now() }
     }
 
-    /// How long the next password of this user from this address is not looked at; `None` if it is at once.
+    /// The time before the next password of this user from this address is looked at; `None` if it is at once.
     pub(super) fn wait(&self, address: IpAddr, name: &str) -> Option<Duration> {
         self.wait_at(address, name, self.now())
     }
 
-    /// A password was wrong.
+    /// Counts a wrong password.
     pub(super) fn wrong(&self, address: IpAddr, name: &str) {
         self.wrong_at(address, name, self.now());
     }
 
-    /// A password was right. What else the address has guessed stays: it may have a user of its own.
+    /// Forgets the wrong passwords of this user from this address. The address's count over all users stays: it may
+    /// have a user of its own.
     pub(super) fn right(&self, address: IpAddr, name: &str) {
         let key = self.key(&About::Both(Party::client(address), name));
         self.lock().remove(&key);
@@ -119,7 +120,7 @@ impl Guesses {
 }
 
 impl Wrong {
-    /// How long is left of the wait for the next one, where so many were free.
+    /// The rest of the wait for the next one, where so many were free.
     fn wait(self, free_max: u32, now: Time) -> Option<Duration> {
         let beyond = self.count.checked_sub(free_max)?;
         let factor = 1_u32.checked_shl(beyond).unwrap_or(u32::MAX);
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(seconds(guesses.wait_at(address(1), "ada", at(100))), 2);
         assert_eq!(seconds(guesses.wait_at(address(1), "ada", at(101))), 1);
         assert_eq!(guesses.wait_at(address(1), "ada", at(102)), None);
-        // Somebody else there, and the same user elsewhere.
+        // Another user from there, and the same user from elsewhere.
         assert_eq!(guesses.wait_at(address(1), "bob", at(100)), None);
         assert_eq!(guesses.wait_at(address(2), "ada", at(100)), None);
         let waits: Vec<u64> = (0..12)
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tries_many_names_waits_for_all_of_them() {
+    fn an_address_that_tries_many_names_waits_for_all_of_them() {
         let guesses = Guesses::with_room(1000);
         for number in 0..limits::GUESSES_OF_ADDRESS_FREE_MAX {
             assert_eq!(guesses.wait_at(address(1), &format!("user{number}"), at(100)), None);

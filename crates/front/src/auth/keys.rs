@@ -1,7 +1,7 @@
 //! The keys of tokens' issuers: fetched, kept in files, and used.
 //!
-//! What is decided is in [`KeyCache`]; here is what it needs of the world: somebody who fetches, one fetch per issuer at a
-//! time, a clock, and a directory. All generations of settings share one `Keys`.
+//! Decisions are made in [`KeyCache`]; here are the parts that it needs of the world: a source to fetch from, one fetch
+//! per issuer at a time, a clock, and a directory. All generations of settings share one `Keys`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -27,8 +27,8 @@ use crate::settings::{AuthSettings, KeySource};
 #[derive(Default)]
 pub(crate) struct Keys {
     state: Mutex<State>,
-    /// That there are new settings.
-    news: Notify,
+    /// Notified of new settings.
+    new_settings: Notify,
     /// Fetches that began.
     pub(crate) fetches: Counter,
     /// Those that failed.
@@ -41,44 +41,44 @@ pub(crate) struct Keys {
 
 #[derive(Default)]
 struct State {
-    believed: Arc<Believed>,
+    trusted: Arc<Trusted>,
     source: Option<Arc<dyn KeySource>>,
     directory: Option<PathBuf>,
     log: Option<AccessLog>,
     cache: KeyCache,
     verified: VerifiedTokens,
-    /// Fetches that run, by issuer: who waits is told when they end.
-    flights: HashMap<String, watch::Receiver<()>>,
-    /// Issuers whose last fetch failed: that was told, and is told again only after it succeeded.
+    /// Fetches that run, by issuer: the waiting tasks are woken when they end.
+    running: HashMap<String, watch::Receiver<()>>,
+    /// Issuers whose last fetch failed: that was logged, and is logged again only after a success.
     failing: HashSet<String>,
 }
 
-/// Whose tokens count, and what they may call this server.
+/// The issuers whose tokens count, and the names by which tokens may call this server.
 #[derive(Default, PartialEq)]
-struct Believed {
+struct Trusted {
     issuers: Vec<Issuer>,
     audiences: Vec<String>,
 }
 
 impl Keys {
-    /// Goes by these settings from now on. Keys of issuers that stay are kept: settings change whenever somebody's list of
-    /// what was revoked does, and issuers have nothing to do with that. Those of new ones are looked for in the directory,
-    /// which blocks.
+    /// Goes by these settings from now on. Keys of issuers that stay are kept: settings change with every list of
+    /// revoked credentials, and issuers have nothing to do with that. Those of new ones are looked for in the
+    /// directory, which blocks.
     pub(crate) fn configure(&self, settings: &AuthSettings, log: &AccessLog) {
         let now_s = now_s();
         let mut state = self.state();
-        let believed = Believed { issuers: settings.issuers.clone(), audiences: settings.audiences.clone() };
-        if *state.believed != believed {
-            state.cache.set_issuers(believed.issuers.iter().map(|issuer| issuer.url.as_str()));
-            state.believed = Arc::new(believed);
+        let trusted = Trusted { issuers: settings.issuers.clone(), audiences: settings.audiences.clone() };
+        if *state.trusted != trusted {
+            state.cache.set_issuers(trusted.issuers.iter().map(|issuer| issuer.url.as_str()));
+            state.trusted = Arc::new(trusted);
         }
-        self.news.notify_one();
+        self.new_settings.notify_one();
         state.source = settings.key_source.clone();
         state.directory.clone_from(&settings.keys_directory);
         state.log = Some(log.clone());
         let Some(directory) = state.directory.clone() else { return };
         let issuers: Vec<String> = state.cache.issuers().map(str::to_owned).collect();
-        // Nobody who looks for keys waits for this disk.
+        // No lookup of keys waits for this disk.
         drop(state);
         for issuer in issuers {
             let file = file_of(&directory, &issuer);
@@ -96,13 +96,13 @@ impl Keys {
         }
     }
 
-    /// Has the keys of all issuers fetched again, whenever that was done last: somebody knows that one was called back.
+    /// Has the keys of all issuers fetched again, however recent they are: an operator knows that one was revoked.
     pub(crate) fn outdate(&self) {
         self.state().cache.outdate();
-        self.news.notify_one();
+        self.new_settings.notify_one();
     }
 
-    /// Who bears a token that was found good before: without a signature, and without waiting.
+    /// The bearer of a token that was found good before: without a signature, and without waiting.
     pub(crate) fn seen(&self, token: &str, now_s: i64) -> Option<Arc<Identity>> {
         let fingerprint = Fingerprint::of(token);
         let mut state = self.state();
@@ -121,15 +121,15 @@ impl Keys {
         issuers.filter_map(|issuer| Some((issuer.to_owned(), state.cache.fetched_s(issuer)?))).collect()
     }
 
-    /// Who bears a token. Waits for its issuer's keys when it is signed with one that is not known, and they were not
-    /// fetched just before.
+    /// The bearer of a token. Waits for its issuer's keys when it is signed with one that is not known, and they were
+    /// not fetched just before.
     pub(crate) async fn verify(self: &Arc<Self>, token: &str, now_s: i64) -> Result<Arc<Identity>, Refusal> {
         if let Some(identity) = self.seen(token, now_s) {
             return Ok(identity);
         }
         self.looked_at.add(1);
-        let believed = Arc::clone(&self.state().believed);
-        let unverified = Unverified::read(token, &believed.issuers)?;
+        let trusted = Arc::clone(&self.state().trusted);
+        let unverified = Unverified::read(token, &trusted.issuers)?;
         let issuer = unverified.issuer().url.as_str();
         let mut is_fetched = false;
         loop {
@@ -138,7 +138,7 @@ impl Keys {
                 (state.cache.keys(issuer, now_s), state.cache.generation())
             };
             let outcome = match &keys {
-                Some(keys) => unverified.verify(keys, &believed.audiences, now_s),
+                Some(keys) => unverified.verify(keys, &trusted.audiences, now_s),
                 None => Err(Refusal::new(
                     Cause::Unavailable,
                     "the keys of the token's issuer cannot be had at the moment",
@@ -149,7 +149,7 @@ impl Keys {
                     let identity = Arc::new(Identity::Token(identity));
                     let mut state = self.state();
                     // What was found by keys or settings that are no longer those is not kept.
-                    if state.cache.generation() == generation && Arc::ptr_eq(&state.believed, &believed) {
+                    if state.cache.generation() == generation && Arc::ptr_eq(&state.trusted, &trusted) {
                         state.verified.insert(Fingerprint::of(token), generation, Arc::clone(&identity));
                     }
                     return Ok(identity);
@@ -171,7 +171,7 @@ impl Keys {
         loop {
             tokio::select! {
                 _ = again.tick() => {}
-                () = self.news.notified() => {}
+                () = self.new_settings.notified() => {}
             }
             let now_s = now_s();
             let issuers: Vec<String> = {
@@ -186,40 +186,40 @@ impl Keys {
         }
     }
 
-    /// Waits for a fetch, which somebody else may have begun; `false` when there is none.
+    /// Waits for a fetch, which may be one that runs already; `false` when there is none.
     async fn fetch(self: &Arc<Self>, issuer: &str, reason: Reason, now_s: i64) -> bool {
-        let Some(mut flight) = self.begin(issuer, reason, now_s) else { return false };
+        let Some(mut fetch_end) = self.begin(issuer, reason, now_s) else { return false };
         // The other end is dropped when it ends, in whatever way.
-        let _ = flight.changed().await;
+        let _ = fetch_end.changed().await;
         true
     }
 
-    /// The fetch that runs, or a new one if it is time for one. It goes on when nobody waits for it any longer.
+    /// The fetch that runs, or a new one if it is time for one. It goes on when no task waits for it any longer.
     fn begin(self: &Arc<Self>, issuer: &str, reason: Reason, now_s: i64) -> Option<watch::Receiver<()>> {
         let mut state = self.state();
-        if let Some(flight) = state.flights.get(issuer) {
-            return Some(flight.clone());
+        if let Some(fetch_end) = state.running.get(issuer) {
+            return Some(fetch_end.clone());
         }
         let source = state.source.clone()?;
         if !state.cache.wants(issuer, reason, now_s) {
             return None;
         }
         state.cache.begin(issuer, now_s);
-        let (ended, flight) = watch::channel(());
-        state.flights.insert(issuer.to_owned(), flight.clone());
+        let (ended, fetch_end) = watch::channel(());
+        state.running.insert(issuer.to_owned(), fetch_end.clone());
         drop(state);
         self.fetches.add(1);
         let (keys, issuer) = (Arc::clone(self), issuer.to_owned());
         tokio::spawn(async move {
-            let landing = Landing { keys, issuer, _ended: ended };
+            let landing = RunningFetch { keys, issuer, _ended: ended };
             let outcome = fetched(source.as_ref(), &landing.issuer).await;
             landing.keys.arrived(&landing.issuer, outcome, now_s).await;
         });
-        Some(flight)
+        Some(fetch_end)
     }
 
     async fn arrived(&self, issuer: &str, outcome: Result<KeySet, String>, now_s: i64) {
-        let Arrival { mut notes, stored, log } = self.settle(issuer, outcome, now_s);
+        let FetchResult { mut notes, stored, log } = self.settle(issuer, outcome, now_s);
         if let Some((file, content)) = stored {
             let shown = file.display().to_string();
             let written = tokio::task::spawn_blocking(move || write(&file, &content)).await;
@@ -232,7 +232,7 @@ impl Keys {
         }
     }
 
-    fn settle(&self, issuer: &str, outcome: Result<KeySet, String>, now_s: i64) -> Arrival {
+    fn settle(&self, issuer: &str, outcome: Result<KeySet, String>, now_s: i64) -> FetchResult {
         let mut state = self.state();
         let mut notes = Vec::new();
         let mut stored = None;
@@ -252,7 +252,7 @@ impl Keys {
                 }
             }
         }
-        Arrival { notes, stored, log: state.log.clone() }
+        FetchResult { notes, stored, log: state.log.clone() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -260,34 +260,34 @@ impl Keys {
     }
 }
 
-/// What is to be done after a fetch, without holding up those who look for keys.
-struct Arrival {
+/// The steps after a fetch, which do not hold up lookups of keys.
+struct FetchResult {
     notes: Vec<String>,
     stored: Option<(PathBuf, Vec<u8>)>,
     log: Option<AccessLog>,
 }
 
-/// A fetch that runs: however it ends, those who wait go on, and another may begin.
-struct Landing {
+/// A fetch that runs: however it ends, the waiting tasks go on, and another may begin.
+struct RunningFetch {
     keys: Arc<Keys>,
     issuer: String,
-    /// Who waits is told by its end.
+    /// Its end wakes the waiting tasks.
     _ended: watch::Sender<()>,
 }
 
-impl Drop for Landing {
+impl Drop for RunningFetch {
     fn drop(&mut self) {
-        self.keys.state().flights.remove(&self.issuer);
+        self.keys.state().running.remove(&self.issuer);
     }
 }
 
-/// What the time is, as tokens count it.
+/// The current time in seconds since 1970, as tokens count it.
 pub fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// An issuer's keys: by its description at one of two places, the first of which is told of when there is none.
+/// An issuer's keys, by its description at one of two places; when there is none, the error is that of the first.
 async fn fetched(source: &dyn KeySource, issuer: &str) -> Result<KeySet, String> {
     let refused = |refusal: Refusal| refusal.to_string();
     let mut first_cause = None;
@@ -321,7 +321,7 @@ fn file_of(directory: &Path, issuer: &str) -> PathBuf {
     directory.join(format!("{}.json", Fingerprint::of(issuer)))
 }
 
-/// What is in a file; `None` when there is none.
+/// The contents of a file; `None` when there is none.
 fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
     let open = match fs::File::open(file) {
         Ok(open) => open,

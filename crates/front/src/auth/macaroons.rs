@@ -10,12 +10,12 @@ use gridlane_core::Secret;
 use super::keys::now_s;
 use crate::front::Front;
 
-/// What macaroons of this server call the site: servers that share a secret have to have the same.
+/// The location that macaroons of this server name: servers that share a secret have to have the same.
 pub fn location(front: &Front) -> &str {
     front.root.site_name.as_deref().unwrap_or("gridlane")
 }
 
-/// What the bearer of a macaroon may do. What it says depends on the client's address, and on the time.
+/// The bearer of a macaroon, with its permissions. They depend on the client's address, and on the time.
 pub(crate) fn verify(front: &Front, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
     let Some(keys) = &front.auth.macaroons else {
         let what = "this server takes no macaroons, and the token is no JSON Web Token";

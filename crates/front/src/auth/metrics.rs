@@ -1,14 +1,14 @@
-//! How clients prove who they are, counted.
+//! Counters of authentication.
 
 use gridlane_auth::{Cause, Identity};
 
 use super::presented::Kind;
 use crate::metrics::{self, Counter, Page};
 
-/// Ways in which clients are known, by their names in logs.
+/// Methods of authentication, by their names in logs.
 const METHODS: [&str; 5] = ["anonymous", "x509", "token", "macaroon", "password"];
 
-/// Why credentials are refused.
+/// Causes of refused credentials.
 const CAUSES: [(Cause, &str); 12] = [
     (Cause::Malformed, "malformed"),
     (Cause::Unacceptable, "unacceptable"),
@@ -24,7 +24,7 @@ const CAUSES: [(Cause, &str); 12] = [
     (Cause::Guessing, "guessing"),
 ];
 
-/// What is counted.
+/// The counters.
 #[derive(Default)]
 pub(crate) struct AuthMetrics {
     came: [Counter; METHODS.len()],
@@ -32,28 +32,28 @@ pub(crate) struct AuthMetrics {
 }
 
 impl AuthMetrics {
-    /// Counts a request by who makes it.
+    /// Counts a request by the method of its requester.
     pub(crate) fn came(&self, identity: &Identity) {
         if let Some(at) = METHODS.iter().position(|method| *method == identity.method()) {
             self.came[at].add(1);
         }
     }
 
-    /// Counts a credential that was refused.
+    /// Counts refused credentials.
     pub(crate) fn refused(&self, kind: Kind, cause: Cause) {
         if let Some(at) = CAUSES.iter().position(|(known, _)| *known == cause) {
             self.refused[kind as usize][at].add(1);
         }
     }
 
-    /// Adds what is counted here to a page.
+    /// Adds the counters to a page.
     pub(crate) fn render(&self, page: &mut Page) {
         let kind = metrics::Kind::Counter;
         page.family(
             "auth_requests",
             kind,
             "",
-            "Requests by how their client proved who it is; over root:// those about a path.",
+            "Requests by method of authentication; over root:// those about a path.",
         );
         for (method, counter) in METHODS.iter().zip(&self.came) {
             page.sample("_total", &[("method", method)], counter.get());

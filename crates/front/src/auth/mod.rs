@@ -1,19 +1,19 @@
-//! Who asks: what clients prove of themselves.
+//! Authentication: the identity that a client's credentials prove.
 //!
 //! ```text
-//! the connection's certificates ─▶ certificates ─┐
-//! Authorization, ?authz= ─▶ presented ─▶ who ────┼─▶ Client: identity, address, and what of it does not count
+//! the connection's certificates ─▶ certificates ──────────┐
+//! Authorization, ?authz= ─▶ presented ─▶ authenticate ────┼─▶ Client: identity, address, and what of it does not count
 //!                            keys (JSON Web Tokens), macaroons, passwords
 //! ```
 //!
-//! A credential in a request is meant: it takes the place of the connection's certificate, and one that is bad is
-//! refused, whatever anyone may do there. A certificate is what a client's library shows by itself: one that is bad counts
-//! as none, and who is refused something is told why.
+//! Credentials in a request are meant: they take the place of the connection's certificate, and bad ones are refused,
+//! whatever the rules allow there. A certificate is shown by a client's library without being asked to: a bad one
+//! counts as none, and a client that is refused something is told why.
 //!
 //! Tokens, macaroons and passwords in clear text are refused, unless they come from this machine, or through a trusted
-//! forwarder that says that they came to it by https: whoever sends a secret in the clear has lost it.
+//! forwarder that says that they came to it by https: a secret that was sent in the clear is lost.
 //!
-//! Read first: `who`.
+//! Read first: `authenticate`.
 
 pub(crate) mod certificates;
 pub(crate) mod chains;
@@ -34,46 +34,47 @@ use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
 use gridlane_net::Stream;
 
-use self::certificates::Shown;
+use self::certificates::PeerChain;
 use self::keys::now_s;
 use self::presented::{Credential, Presented};
 use crate::client::Client;
 use crate::front::Front;
 use crate::reply::Reply;
 
-/// What a request comes by.
-pub(crate) struct By<'a> {
-    /// The client, nobody in particular yet.
+/// The connection that a request came by.
+pub(crate) struct Via<'a> {
+    /// The client, still anonymous.
     pub(crate) client: Client,
-    /// Whether nobody between the client and us could read it.
+    /// True if no third party can read what the client sends.
     pub(crate) is_secure: bool,
     /// The connection.
     pub(crate) stream: &'a Stream,
-    /// What its handshake has shown.
-    pub(crate) shown: &'a mut Shown,
+    /// The certificate chain of its handshake.
+    pub(crate) chain: &'a mut PeerChain,
 }
 
-/// Who makes a request; and the macaroon that it has, from which others can be made. The answer if its credential is bad.
-pub(crate) async fn who(
+/// The client that makes a request; and its macaroon, from which others can be made. The answer if its credentials are
+/// bad.
+pub(crate) async fn authenticate(
     front: &Front,
     head: &RequestHead,
-    by: By<'_>,
+    via: Via<'_>,
 ) -> Result<(Client, Option<Secret>), Reply> {
-    let asking = &front.asking;
-    let mut client = by.client;
+    let auth_methods = &front.auth_methods;
+    let mut client = via.client;
     let address = client.address;
-    client.is_secure = by.is_secure;
-    // Where nobody is asked, what clients bring of themselves is no business of ours.
-    if !asking.is_any() {
+    client.is_secure = via.is_secure;
+    // Where no method is configured, clients' credentials are ignored.
+    if !auth_methods.is_any() {
         return Ok((client, None));
     }
     let presented = presented::of(head).and_then(|presented| match presented {
-        Some(presented) if !by.is_secure => Err(presented.in_clear("https")),
+        Some(presented) if !via.is_secure => Err(presented.in_clear("https")),
         presented => Ok(presented),
     });
     let (kind, outcome) = match presented {
         Ok(None) => {
-            if let Some(judged) = by.shown.judged(front, by.stream, now_s()) {
+            if let Some(judged) = via.chain.judged(front, via.stream, now_s()) {
                 client.identity = judged.identity;
                 client.doubt = judged.doubt;
             }
@@ -95,20 +96,20 @@ pub(crate) async fn who(
         Err(refusal) => {
             front.data.metrics.auth.refused(kind, refusal.cause);
             Err(match refusal.cause {
-                // Another one would fare no better.
+                // Other credentials would fare no better.
                 Cause::Unavailable => Reply::failure(Status::SERVICE_UNAVAILABLE, refusal.message),
                 Cause::Guessing => {
                     let wait_s = refusal.retry_after_s.unwrap_or(1).to_string();
                     Reply::failure(Status::TOO_MANY_REQUESTS, refusal.message).field("Retry-After", wait_s)
                 }
-                _ if !by.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
-                _ => asking.invalid(kind, &refusal),
+                _ if !via.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
+                _ => auth_methods.invalid(kind, &refusal),
             })
         }
     }
 }
 
-/// Who bears a token or a macaroon. Waits for its issuer's keys when they are not known.
+/// The bearer of a token or a macaroon. Waits for its issuer's keys when they are not known.
 pub(crate) async fn bearer(front: &Front, text: &Secret, address: IpAddr) -> Result<Arc<Identity>, Refusal> {
     match bearer_nowait(front, text, address) {
         Some(known) => known,
@@ -116,7 +117,7 @@ pub(crate) async fn bearer(front: &Front, text: &Secret, address: IpAddr) -> Res
     }
 }
 
-/// The same, if it was found good before or can be told without anybody's keys.
+/// The same, if it was found good before or needs no keys.
 pub(crate) fn bearer_nowait(
     front: &Front,
     text: &Secret,

@@ -1,7 +1,8 @@
-//! Users' passwords, checked where blocking is allowed, a few at a time: a check takes a tenth of a second of a processor.
+//! Users' passwords, checked where blocking is allowed, a few at a time: a check takes a tenth of a second of a
+//! processor.
 //!
-//! Of one client one at a time, so that whoever guesses holds up nobody but those who share its lane: clients are dealt to
-//! lanes by a hash that nobody knows. After some wrong ones the next is not looked at for a while
+//! Of one client one at a time, so that guesses hold up only the clients of the same lane: clients are dealt to lanes
+//! by a hash with a secret seed. After some wrong ones the next is not looked at for a while
 //! ([`guesses`](super::guesses)).
 
 use std::collections::hash_map::RandomState;
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 use super::guesses::Guesses;
 use crate::throttle::Party;
 
-/// Checks passwords, and knows those that were right again.
+/// Checks passwords, and remembers those that were right.
 pub(crate) struct Passwords {
     seen: Arc<SeenPasswords>,
     turns: Arc<Semaphore>,
@@ -69,7 +70,7 @@ impl Passwords {
         let (seen, users, guesses) = (Arc::clone(&self.seen), Arc::clone(users), Arc::clone(&self.guesses));
         let (name, password) = (name.to_owned(), password.clone());
         let checked = tokio::task::spawn_blocking(move || {
-            // Held by the check and not by who waits for it, and may leave.
+            // Held by the check and not by its caller, which may leave.
             let _held = held;
             let verified = seen.verify(&users, &name, password.expose());
             match &verified {
@@ -104,7 +105,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whoever_guesses_holds_up_nobody_else() {
+    async fn guesses_of_one_client_hold_up_no_other() {
         const GUESSES: usize = 40;
         let line = gridlane_auth::password::make_line("ada", "right", [7; 16], 6).unwrap();
         let users = Arc::new(Users::parse(&line).unwrap());
@@ -136,7 +137,7 @@ mod tests {
         for guess in guesses {
             guess.await.unwrap();
         }
-        // What of one user was wrong too often is not looked at.
+        // After too many wrong ones of one user the next is not looked at.
         let (mut wrong, mut told) = (0, None);
         while told.is_none() && wrong < 10 * limits::GUESSES_FREE_MAX {
             let refused = passwords.verify(&users, "ada", &Secret::new("no"), guesser).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! The credential that a request has: in `Authorization`, or in the query of its URL, as redirectors of the grid hand it
-//! on (`?authz=`).
+//! The credentials that a request has: in `Authorization`, or in the query of its URL, as redirectors of the grid hand
+//! them on (`?authz=`).
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use gridlane_core::Secret;
 use gridlane_dav::request::{RequestHead, Target};
 use percent_encoding::percent_decode_str;
 
-/// The parameter of a URL that a credential may be in.
+/// The parameter of a URL that credentials may be in.
 const PARAMETER: &str = "authz";
 
-/// What a client shows.
+/// Credentials in a request.
 #[derive(PartialEq)]
 pub(crate) enum Credential {
     /// A JSON Web Token, or a macaroon.
@@ -22,18 +22,18 @@ pub(crate) enum Credential {
     Password { name: String, password: Secret },
 }
 
-/// A credential and its kind.
+/// Credentials and their kind.
 pub(crate) struct Presented {
     pub(crate) kind: Kind,
     pub(crate) credential: Credential,
 }
 
 impl Presented {
-    /// Why it is refused when anybody could read it; `instead` would have protected it.
+    /// The refusal of credentials that could be read on the way; `instead` would have protected them.
     pub(crate) fn in_clear(&self, instead: &str) -> Bad {
         let what = format!(
-            "{} came in clear text, where anybody on the way could read it: it is not taken; use {instead}, and \
-             another one",
+            "{} came in clear text and could be read on the way: it is not taken; use {instead}, and get a new \
+             one",
             self.kind.named()
         );
         Bad { kind: self.kind, refusal: Refusal::new(Cause::Unacceptable, what) }
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Token,
     Macaroon,
     Password,
-    /// None that we know.
+    /// None of the known ones.
     Other,
 }
 
@@ -79,18 +79,18 @@ impl Kind {
     }
 }
 
-/// Something that stands where a credential does, and is none.
+/// Something in the place of credentials that is none.
 pub(crate) struct Bad {
     pub(crate) kind: Kind,
     pub(crate) refusal: Refusal,
 }
 
-/// The credential of a request. What is in the head counts, and the URL only without it.
+/// The credentials of a request. Those in the head count, and those in the URL only without them.
 pub(crate) fn of(head: &RequestHead) -> Result<Option<Presented>, Bad> {
     let bad = |kind, message: &str| Bad { kind, refusal: Refusal::new(Cause::Malformed, message) };
     let mut fields = head.headers.all("authorization");
     if let Some(field) = fields.next() {
-        // Programs that set a credential twice say the same twice. Two different ones are no answer.
+        // Programs that set credentials twice say the same twice. Two different ones are no answer.
         if fields.any(|other| other != field) {
             return Err(bad(
                 Kind::Other,
@@ -105,7 +105,7 @@ pub(crate) fn of(head: &RequestHead) -> Result<Option<Presented>, Bad> {
     }
 }
 
-/// The credential that is in a query, or in the CGI of a path.
+/// The credentials that are in a query, or in the CGI of a path.
 pub(crate) fn in_query(query: &str) -> Result<Option<Presented>, Bad> {
     let bad = |kind, message: &str| Bad { kind, refusal: Refusal::new(Cause::Malformed, message) };
     let mut values = query.split('&').filter_map(|part| value_of(part)).filter(|value| !value.is_empty());
@@ -114,14 +114,14 @@ pub(crate) fn in_query(query: &str) -> Result<Option<Presented>, Bad> {
         return Err(bad(Kind::Other, "the request has several credentials: more than one authz"));
     }
     let Ok(text) = percent_decode_str(value).decode_utf8() else {
-        return Err(bad(Kind::Other, "the credential in the URL is no text"));
+        return Err(bad(Kind::Other, "the credentials in the URL are no valid UTF-8"));
     };
     Ok(Some(bearer(
         scheme_and_rest(&text).filter(|(scheme, _)| is(scheme, "bearer")).map_or(&*text, |it| it.1),
     )))
 }
 
-/// A query without a credential that is in it, for whoever hands it on; `None` when nothing is left.
+/// A query without the credentials in it, to be handed on; `None` when nothing is left.
 pub fn without_credential(query: &str) -> Option<Cow<'_, str>> {
     if query.split('&').all(|part| value_of(part).is_none()) {
         return Some(Cow::Borrowed(query));
@@ -130,7 +130,7 @@ pub fn without_credential(query: &str) -> Option<Cow<'_, str>> {
     (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")))
 }
 
-/// The value of a part of a query that is a credential's.
+/// The value of a part of a query that holds credentials.
 fn value_of(part: &str) -> Option<&str> {
     let (name, value) = part.split_once('=')?;
     percent_decode_str(name).eq(PARAMETER.bytes()).then_some(value)
@@ -178,7 +178,7 @@ fn is(scheme: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn shown(target: &str, fields: &str) -> String {
+    fn described(target: &str, fields: &str) -> String {
         let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         match of(&RequestHead::parse(head.as_bytes()).unwrap().unwrap().0) {
             Ok(None) => "nothing".to_owned(),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_brings() {
+    fn credentials_of_a_request() {
         for (target, fields, expected) in [
             ("/f", "", "nothing"),
             ("/f?a=b&authz=", "", "nothing"),
@@ -215,9 +215,9 @@ mod tests {
             ("/f", "Authorization: Bearer MDAx\r\nauthorization: Bearer MDAx \r\n", "macaroon MDAx"),
             ("/f", "Authorization: Bearer a\r\nAuthorization: bearer a\r\n", "several credentials"),
             ("/f?authz=a&authz=b", "", "several credentials"),
-            ("/f?authz=%ff", "", "no text"),
+            ("/f?authz=%ff", "", "no valid UTF-8"),
         ] {
-            let got = shown(target, fields);
+            let got = described(target, fields);
             assert!(got.contains(expected), "{target} {fields}: {got}");
         }
     }

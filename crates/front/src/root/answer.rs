@@ -1,4 +1,4 @@
-//! What a request comes to: an answer, or a failure.
+//! The outcome of a request: an answer, or a failure.
 
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::Corrections;
@@ -6,23 +6,23 @@ use gridlane_xrd::{ErrorCode, Malformed};
 
 use crate::pieces::Pieces;
 
-/// What a request comes to.
+/// The outcome of a request.
 pub type Outcome = Result<Answer, Failure>;
 
-/// What a request is answered with when nothing went wrong.
+/// The answer to a request that succeeded.
 pub enum Answer {
     /// These bytes, behind a head of status `ok`.
     Ok(Vec<u8>),
     /// Something that is made piece by piece while it is sent: all but the last with status `oksofar`.
     Pieces {
-        /// What there is already.
+        /// The bytes that are there already.
         first: Vec<u8>,
-        /// Where the rest comes from. A failure in the middle ends the answer as an error.
+        /// The source of the rest. A failure in the middle ends the answer as an error.
         rest: Box<dyn Pieces>,
     },
     /// Pages were taken: a message of status `status`, with the request's offset.
     PageStatus {
-        /// As the request said.
+        /// The request's offset.
         offset: u64,
         /// The pages that were not what their checksum said, if any.
         corrections: Option<Corrections>,
@@ -32,7 +32,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// "Done", without a word.
+    /// "Done", without data.
     pub fn done() -> Answer {
         Answer::Ok(Vec::new())
     }
@@ -45,21 +45,21 @@ impl Answer {
     }
 }
 
-/// Why a request fails.
+/// The failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// For programs.
     pub code: ErrorCode,
     /// For people: what, and why.
     pub text: String,
-    /// For the log, where that is more than clients are told.
+    /// The cause for the log, where that is more than clients are told.
     pub(crate) cause: Option<String>,
     /// The connection ends after the answer.
     pub closes: bool,
 }
 
 impl Failure {
-    /// One of this code, in these words.
+    /// A failure with this code and text.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into(), cause: None, closes: false }
     }
@@ -75,8 +75,8 @@ impl Failure {
         self
     }
 
-    /// What a storage said when somebody wanted to `act` ("open", "stat", …) on `path`: in XRootD's way, "Unable to
-    /// open /path; no such file or directory", since scripts and gfal2 look for the words of `strerror`.
+    /// The failure of a storage to `act` ("open", "stat", …) on `path`: in XRootD's way, "Unable to open /path; no such
+    /// file or directory", since scripts and gfal2 look for the words of `strerror`.
     pub fn of_store(act: &str, path: &[u8], error: &StoreError) -> Failure {
         let (code, why) = match error {
             StoreError::NotFound | StoreError::ParentMissing => {
@@ -101,8 +101,8 @@ impl Failure {
             StoreError::NotOurs(_) => (ErrorCode::SERVER_ERROR, "the server cannot keep uploads"),
             StoreError::Io(_) => (ErrorCode::IO_ERROR, "input/output error"),
         };
-        let mut failure = Failure::new(code, format!("Unable to {act} {}; {why}", shown(path)));
-        // The operating system's own words are for the log, not for strangers.
+        let mut failure = Failure::new(code, format!("Unable to {act} {}; {why}", printable_path(path)));
+        // The operating system's own message is for the log, not for clients.
         if matches!(error, StoreError::NotOurs(_) | StoreError::Io(_)) {
             failure.cause = Some(error.to_string());
         }
@@ -123,8 +123,8 @@ impl From<Malformed> for Failure {
     }
 }
 
-/// A path as people see it: no control characters, and not endless.
-pub fn shown(path: &[u8]) -> String {
+/// A path as text for people: no control characters, and of bounded length.
+pub fn printable_path(path: &[u8]) -> String {
     const BYTES_MAX: usize = 1024;
     let text = String::from_utf8_lossy(&path[..path.len().min(BYTES_MAX)]);
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()

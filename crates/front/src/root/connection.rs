@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One task does it all and waits for nothing but the next thing to do: what may wait for a disk is a task of its own,
-//! which tells what came of it ([`Event`]). When too much was asked for and not answered, or not taken by the client, no
+//! which sends its result as an [`Event`]. When too much was asked for and not answered, or not taken by the client, no
 //! further request is read.
 
 mod deadlines;
@@ -45,12 +45,12 @@ use super::context::Context;
 use super::delegation::Delegation;
 use super::event::Event;
 use super::outbox::{Outbox, Sent};
-use super::reading::{Asked, Progress, ReadJob, VectorJob};
+use super::reading::{Pending, Progress, ReadJob, VectorJob};
 use super::rounds::Rounds;
 use super::session::{Joined, Main};
 use super::session_files::SessionFiles as _;
 use super::{identity, log};
-use crate::auth::certificates::Shown;
+use crate::auth::certificates::PeerChain;
 use crate::body::{Inbox, Wire};
 use crate::client::Client;
 use crate::front::Front;
@@ -60,7 +60,7 @@ use crate::phase::Phase;
 use crate::pieces::Pieces;
 use crate::service::Service;
 use crate::throttle::{Connected, Paces, Parties};
-use crate::transfer::{Patience, told};
+use crate::transfer::{Patience, failure_text};
 
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
@@ -70,15 +70,15 @@ pub(crate) enum Job {
     Read(ReadJob),
     Vector(VectorJob),
     /// The next piece is to be made.
-    Pieces(Asked, Box<dyn Pieces>),
+    Pieces(Pending, Box<dyn Pieces>),
 }
 
-/// What a connection is to its session.
+/// The part of a connection in its session.
 enum Role<S: Service> {
-    /// Nobody has logged in.
-    Stranger,
-    /// Its client has to prove who it is.
-    Unproved(Main<S::Files>, Context<S>),
+    /// No login yet.
+    NotLoggedIn,
+    /// Its client has to authenticate.
+    Unauthenticated(Main<S::Files>, Context<S>),
     /// The one that it began with.
     Main(Main<S::Files>, Context<S>),
     /// Another one, that carries answers.
@@ -87,11 +87,11 @@ enum Role<S: Service> {
 
 /// A connection.
 pub(crate) struct Connection<S: Service> {
-    /// As of the last request.
+    /// The generation of the last request.
     generation: Arc<Generation<S>>,
     /// Its front.
     pub(super) front: Arc<Front>,
-    /// As of now.
+    /// The generation of this moment.
     current: Current<S>,
     wire: Wire,
     phase: watch::Receiver<Phase>,
@@ -100,30 +100,30 @@ pub(crate) struct Connection<S: Service> {
     role: Role<S>,
     pub(super) client: Client,
     /// The certificate that it has shown.
-    shown: Shown,
-    /// The proof that its client has begun with.
+    chain: PeerChain,
+    /// The authentication that its client has begun with.
     rounds: Option<Rounds>,
     /// Tokens that it has logged in with in vain.
     refused_proofs: u32,
     pub(super) jobs: VecDeque<Job>,
     /// Requests whose turn has not come.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<Pending>,
     /// The request whose bytes are coming.
     incoming: Option<Incoming<S::Sink>>,
     /// Its bytes, while they wait for something.
     pub(super) sinking: JoinSet<Sunk<S::Sink>>,
-    /// What waits for something.
+    /// Tasks of requests that wait for something.
     pub(super) tasks: JoinSet<()>,
     /// The order of those that change names.
     changes: Changes,
     pub(super) events: mpsc::UnboundedSender<Event>,
-    told: mpsc::UnboundedReceiver<Event>,
+    incoming_events: mpsc::UnboundedReceiver<Event>,
     /// Requests that were read and whose answer is not in the outbox.
     pub(super) unanswered: usize,
     /// Those of them that have a task.
-    pub(super) asking: usize,
+    pub(super) with_task: usize,
     /// Bytes of requests that wait, or have a task, or are lists of reads that go on.
-    pub(super) asked_bytes: usize,
+    pub(super) pending_bytes: usize,
     /// Bytes that the request that comes has to have before anything else happens.
     awaited_bytes: usize,
     memory: Memory,
@@ -138,11 +138,11 @@ pub(crate) struct Connection<S: Service> {
     clock: Clock,
     /// The client's rate limits.
     paces: Paces,
-    /// Whose it is beside its address, as far as they have limits.
+    /// The user and virtual organisation that it is counted for, beside its address, as far as they have limits.
     counted: (Parties, Connected),
 }
 
-/// What happened when.
+/// The times of events.
 struct Clock {
     /// The connection was accepted.
     began: Instant,
@@ -172,7 +172,7 @@ impl<S: Service> Connection<S> {
         let generation = Arc::clone(&current.borrow_and_update());
         let front = Arc::clone(&generation.front);
         let client = Client::anonymous(stream.peer().ip().to_canonical());
-        let (events, told) = mpsc::unbounded_channel();
+        let (events, incoming_events) = mpsc::unbounded_channel();
         let now = Instant::now();
         let clock = Clock {
             began: now,
@@ -187,18 +187,18 @@ impl<S: Service> Connection<S> {
         };
         Connection {
             machine: Machine::new(front.acceptor.has_tls()).demanding_tls(identity::tls_demand(&front)),
-            shown: Shown::default(),
+            chain: PeerChain::default(),
             rounds: None,
             refused_proofs: 0,
             outbox: Outbox::new(Arc::clone(&front.data.buffers)),
-            paces: front.throttle.paces(&front.limits.at(client.address)),
+            paces: front.throttle.paces(&front.limits.of_address(client.address)),
             counted: Default::default(),
             generation,
             front,
             current,
             wire: Wire { stream, inbox: Inbox::default() },
             phase,
-            role: Role::Stranger,
+            role: Role::NotLoggedIn,
             client,
             jobs: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -207,10 +207,10 @@ impl<S: Service> Connection<S> {
             tasks: JoinSet::new(),
             changes: Changes::default(),
             events,
-            told,
+            incoming_events,
             unanswered: 0,
-            asking: 0,
-            asked_bytes: 0,
+            with_task: 0,
+            pending_bytes: 0,
             awaited_bytes: 0,
             memory: Memory::default(),
             cold: 0,
@@ -229,7 +229,7 @@ impl<S: Service> Connection<S> {
             front,
             role,
             jobs,
-            told,
+            incoming_events,
             outbox,
             mut tasks,
             mut sinking,
@@ -243,14 +243,14 @@ impl<S: Service> Connection<S> {
         sinking.shutdown().await;
         drop(incoming);
         match role {
-            Role::Main(main, context) | Role::Unproved(main, context) => {
+            Role::Main(main, context) | Role::Unauthenticated(main, context) => {
                 main.close();
-                drop((jobs, told, outbox));
+                drop((jobs, incoming_events, outbox));
                 S::end_session(&context).await;
                 drop(main);
             }
-            Role::Bound(joined, _) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
-            Role::Stranger => {}
+            Role::Bound(joined, _) => hand_back(joined, jobs, incoming_events, unsent, outbox.sent_bytes()),
+            Role::NotLoggedIn => {}
         }
         drop((memory, wire.inbox));
         if outcome.is_ok() {
@@ -263,7 +263,7 @@ impl<S: Service> Connection<S> {
         loop {
             consume_budget().await;
             let mut is_busy = false;
-            while let Ok(event) = self.told.try_recv() {
+            while let Ok(event) = self.incoming_events.try_recv() {
                 self.handle(event)?;
                 is_busy = true;
             }
@@ -320,7 +320,7 @@ impl<S: Service> Connection<S> {
             let (mut event, mut sunk) = (None, None);
             tokio::select! {
                 biased;
-                told = self.told.recv() => event = told,
+                received = self.incoming_events.recv() => event = received,
                 Some(ended) = self.sinking.join_next(), if !self.sinking.is_empty() => sunk = Some(ended),
                 ready = self.wire.stream.ready(wants_input, is_full) => ready?,
                 // What is bound ends with its session.
@@ -340,7 +340,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether everything was done that is to be done.
+    /// True if everything was done that is to be done.
     fn is_over(&self) -> bool {
         self.is_ending
             && !self.is_answered_elsewhere()
@@ -350,7 +350,7 @@ impl<S: Service> Connection<S> {
             && !self.wire.stream.has_unsent()
     }
 
-    /// Whether somebody is reading or writing a file, or has just closed it and may ask for its checksum.
+    /// True if a file is being read or written, or has just been closed, so that its checksum may be asked for.
     fn is_under_way(&mut self) -> bool {
         let Role::Main(_, context) = &self.role else { return false };
         self.clock.had_files |= context.session.files.count() > 0;
@@ -362,7 +362,7 @@ impl<S: Service> Connection<S> {
             && (!self.is_quiet() || self.clock.active.elapsed() < self.front.data.deadlines.drain_pause)
     }
 
-    /// Whether nothing was asked for that has not been answered, and nothing is being sent.
+    /// True if nothing was asked for that has not been answered, and nothing is being sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.unanswered == 0
             && self.incoming.is_none()
@@ -371,7 +371,7 @@ impl<S: Service> Connection<S> {
             && !self.is_answered_elsewhere()
     }
 
-    /// Whether bound connections have answers in hand that are to be finished.
+    /// True if bound connections have answers in hand that are to be finished.
     fn is_answered_elsewhere(&self) -> bool {
         matches!(&self.role, Role::Main(main, _) if main.all.delegated.count() > 0)
     }
@@ -380,15 +380,15 @@ impl<S: Service> Connection<S> {
         !self.is_ending && !self.is_overfull()
     }
 
-    /// Whether so much is to be done for the client that it may ask for nothing else.
+    /// True if so much is to be done for the client that it may ask for nothing else.
     fn is_overfull(&self) -> bool {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
-            || self.asked_bytes >= limits::ROOT_ASKED_BYTES_MAX
+            || self.pending_bytes >= limits::ROOT_ASKED_BYTES_MAX
             || matches!(&self.role, Role::Main(main, _) if main.all.delegated.is_full())
     }
 
-    /// Begins what the client has asked for; whether it has asked for something.
+    /// Begins the client's next requests; returns true if there were any.
     async fn take_requests(&mut self) -> io::Result<bool> {
         let mut has_asked = false;
         while self.wants_input() && self.incoming.is_none() {
@@ -441,27 +441,27 @@ impl<S: Service> Connection<S> {
         Ok(has_asked)
     }
 
-    /// A request of somebody who is logged in.
+    /// A request of a client that is logged in.
     fn ask(&mut self, stream: StreamId, request: Request, len: usize) {
         self.renew();
-        if identity::is_asked(&request) {
+        if identity::may_bring_credentials(&request) {
             self.look_at_certificate();
         }
-        let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
+        let (Role::Main(main, context) | Role::Unauthenticated(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
         let len = len + room_of_paths(&request);
-        let asked = Asked { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
-        if self.is_draining && matches!(asked.request, Request::Open(_)) {
-            let failure = Failure::new(ErrorCode::OVERLOADED, "the server is about to end");
-            return self.answered(&asked, Err(failure));
+        let pending = Pending { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
+        if self.is_draining && matches!(pending.request, Request::Open(_)) {
+            let failure = Failure::new(ErrorCode::OVERLOADED, "the server is stopping; try again later");
+            return self.answered(&pending, Err(failure));
         }
         if let Err(outcome) = self.allowance() {
-            return self.answered(&asked, outcome);
+            return self.answered(&pending, outcome);
         }
-        if let Some(asked) = self.answer_at_once(asked, &all, &context) {
-            self.asked_bytes += asked.len;
-            self.waiting.push_back(asked);
+        if let Some(pending) = self.answer_at_once(pending, &all, &context) {
+            self.pending_bytes += pending.len;
+            self.waiting.push_back(pending);
         }
     }
 
@@ -471,7 +471,7 @@ impl<S: Service> Connection<S> {
             self.generation = Arc::clone(&self.current.borrow_and_update());
             self.front = Arc::clone(&self.generation.front);
             self.renew_paces();
-            if let Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) =
+            if let Role::Main(_, context) | Role::Unauthenticated(_, context) | Role::Bound(_, context) =
                 &mut self.role
             {
                 context.generation = Arc::clone(&self.generation);
@@ -482,9 +482,9 @@ impl<S: Service> Connection<S> {
     fn handle(&mut self, event: Event) -> io::Result<()> {
         self.clock.active = Instant::now();
         match &event {
-            Event::Answered(asked, _) | Event::AnsweredLater(asked, _) => {
-                self.asking -= 1;
-                self.asked_bytes -= asked.len;
+            Event::Answered(pending, _) | Event::AnsweredLater(pending, _) => {
+                self.with_task -= 1;
+                self.pending_bytes -= pending.len;
             }
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
             Event::ComesLater(_)
@@ -496,14 +496,14 @@ impl<S: Service> Connection<S> {
             | Event::End => {}
         }
         match event {
-            Event::Answered(asked, outcome) => self.answered(&asked, outcome),
+            Event::Answered(pending, outcome) => self.answered(&pending, outcome),
             Event::ComesLater(stream) => {
                 // In XRootD's words.
                 let (within_s, text) = (limits::ROOT_LATER.as_secs() as u32, "Job scheduled.");
                 self.outbox.begin();
                 self.outbox.push(&answer::wait(stream, Status::WAITRESP, within_s, text));
             }
-            Event::AnsweredLater(asked, outcome) => self.answered_later(&asked, outcome),
+            Event::AnsweredLater(pending, outcome) => self.answered_later(&pending, outcome),
             Event::Read(mut job, Ok((buffer, part, begin))) => {
                 let progress = job.push_read(&mut self.outbox, buffer, part, begin);
                 job.count_since(&self.front.data.metrics, begin);
@@ -520,18 +520,18 @@ impl<S: Service> Connection<S> {
                 let (buffer, part, source) = read?;
                 self.outbox.refill(buffer, part, source);
             }
-            Event::Piece(mut asked, rest, Ok((piece, has_more))) => match has_more {
+            Event::Piece(mut pending, rest, Ok((piece, has_more))) => match has_more {
                 true => {
                     let before = self.outbox.pushed_bytes();
-                    self.outbox.answer(asked.stream, Status::OKSOFAR, piece);
-                    asked.parts_bytes += self.outbox.pushed_bytes() - before;
-                    self.jobs.push_back(Job::Pieces(asked, rest));
+                    self.outbox.answer(pending.stream, Status::OKSOFAR, piece);
+                    pending.parts_bytes += self.outbox.pushed_bytes() - before;
+                    self.jobs.push_back(Job::Pieces(pending, rest));
                 }
-                false => self.answered(&asked, Ok(Answer::Ok(piece))),
+                false => self.answered(&pending, Ok(Answer::Ok(piece))),
             },
-            Event::Piece(asked, _, Err(cause)) => {
-                let failure = Failure::new(ErrorCode::IO_ERROR, told(&cause));
-                self.answered(&asked, Err(failure));
+            Event::Piece(pending, _, Err(cause)) => {
+                let failure = Failure::new(ErrorCode::IO_ERROR, failure_text(&cause));
+                self.answered(&pending, Err(failure));
             }
             Event::Delegated(job) | Event::Returned(job) => {
                 self.renew();
@@ -549,10 +549,10 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// A request has come to this.
-    pub(super) fn answered(&mut self, asked: &Asked, outcome: Outcome) {
+    /// Sends the outcome of a request.
+    pub(super) fn answered(&mut self, pending: &Pending, outcome: Outcome) {
         self.unanswered -= 1;
-        let stream = asked.stream;
+        let stream = pending.stream;
         let before = self.outbox.pushed_bytes();
         let failure = match outcome {
             Ok(Answer::Ok(body)) => {
@@ -565,16 +565,16 @@ impl<S: Service> Connection<S> {
                 }
                 self.unanswered += 1;
                 let parts_bytes = self.outbox.pushed_bytes() - before;
-                let (request, client) = (asked.request.clone(), asked.client.clone());
-                let asked = Asked { request, client, parts_bytes, ..*asked };
-                self.jobs.push_back(Job::Pieces(asked, rest));
+                let (request, client) = (pending.request.clone(), pending.client.clone());
+                let pending = Pending { request, client, parts_bytes, ..*pending };
+                self.jobs.push_back(Job::Pieces(pending, rest));
                 return;
             }
             Ok(Answer::PageStatus { offset, corrections }) => {
                 let list = corrections.map(|list| list.encode()).unwrap_or_default();
                 let status = StatusAnswer {
                     stream,
-                    request: asked.request.id(),
+                    request: pending.request.id(),
                     is_partial: false,
                     data_len: u32::try_from(list.len()).unwrap_or(u32::MAX),
                     offset,
@@ -596,43 +596,45 @@ impl<S: Service> Connection<S> {
                 Some(failure)
             }
         };
-        let bytes_out = asked.parts_bytes + self.outbox.pushed_bytes() - before;
-        self.record(asked, failure.as_ref(), bytes_out);
+        let bytes_out = pending.parts_bytes + self.outbox.pushed_bytes() - before;
+        self.record(pending, failure.as_ref(), bytes_out);
     }
 
     /// The same, after its client was told that the answer comes later.
-    fn answered_later(&mut self, asked: &Asked, outcome: Result<Vec<u8>, Failure>) {
+    fn answered_later(&mut self, pending: &Pending, outcome: Result<Vec<u8>, Failure>) {
         self.unanswered -= 1;
         let before = self.outbox.pushed_bytes();
         let failure = match outcome {
             Ok(body) => {
                 self.outbox.begin();
-                self.outbox.push_vec(answer::deferred(asked.stream, Status::OK, &body));
+                self.outbox.push_vec(answer::deferred(pending.stream, Status::OK, &body));
                 None
             }
             Err(failure) => {
-                let message = answer::error(asked.stream, failure.code, &failure.text);
+                let message = answer::error(pending.stream, failure.code, &failure.text);
                 let body = &message[RESPONSE_HEAD_BYTES..];
                 self.outbox.begin();
-                self.outbox.push_vec(answer::deferred(asked.stream, Status::ERROR, body));
+                self.outbox.push_vec(answer::deferred(pending.stream, Status::ERROR, body));
                 Some(failure)
             }
         };
         let bytes_out = self.outbox.pushed_bytes() - before;
-        self.record(asked, failure.as_ref(), bytes_out);
+        self.record(pending, failure.as_ref(), bytes_out);
     }
 
-    fn record(&self, asked: &Asked, failure: Option<&Failure>, bytes_out: u64) {
+    fn record(&self, pending: &Pending, failure: Option<&Failure>, bytes_out: u64) {
         if let Some(context) = self.context() {
-            let client = asked.client.as_ref().unwrap_or(&context.client);
-            log::answered(context, client, &asked.request, asked.began, failure, bytes_out);
+            let client = pending.client.as_ref().unwrap_or(&context.client);
+            log::answered(context, client, &pending.request, pending.began, failure, bytes_out);
         }
     }
 
     fn context(&self) -> Option<&Context<S>> {
         match &self.role {
-            Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => Some(context),
-            Role::Stranger => None,
+            Role::Main(_, context) | Role::Unauthenticated(_, context) | Role::Bound(_, context) => {
+                Some(context)
+            }
+            Role::NotLoggedIn => None,
         }
     }
 
@@ -648,26 +650,26 @@ impl<S: Service> Connection<S> {
             let next = match self.changes.next() {
                 Some(next) => Some(next),
                 None => {
-                    let Some(asked) = self.waiting.pop_front() else { break };
-                    self.changes.admit(line_of(&context, &asked.request), asked, &self.events)
+                    let Some(pending) = self.waiting.pop_front() else { break };
+                    self.changes.admit(change_queue_of(&context, &pending.request), pending, &self.events)
                 }
             };
-            if let Some((asked, turn)) = next {
-                self.begin_task(asked, turn, &all, context);
+            if let Some((pending, turn)) = next {
+                self.begin_task(pending, turn, &all, context);
             }
         }
     }
 
-    /// Whether a request can be begun with that has to be a task. Each may have an answer that is long.
+    /// True if a request can be begun that has to be a task. Each may have an answer that is long.
     fn may_begin(&self) -> bool {
         let ahead = match self.memory.lacks_output {
             true => limits::ROOT_OUTPUT_BYTES_FREE,
             false => limits::ROOT_ANSWERS_BYTES_MAX,
         };
-        self.asking < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < ahead
+        self.with_task < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < ahead
     }
 
-    /// Whether the next answer can be gone on with.
+    /// True if the next answer can be gone on with.
     fn has_room(&self) -> bool {
         let ahead = if self.memory.lacks_output { limits::ROOT_OUTPUT_BYTES_FREE } else { AHEAD_BYTES };
         self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.may_be_cold()
@@ -687,7 +689,7 @@ impl<S: Service> Connection<S> {
 
     /// Has the budget of memory cover what there is of requests and answers.
     fn cover_memory(&mut self) {
-        let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
+        let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.pending_bytes;
         let output_bytes = self.outbox.held_bytes() + self.cold * limits::IO_BYTES;
         self.memory.cover(&self.front, input_bytes, output_bytes);
     }
@@ -713,7 +715,7 @@ impl<S: Service> Connection<S> {
                     Err(cause) => self.failed_with_vector(&job, &cause),
                 }
             }
-            Job::Pieces(asked, rest) => self.make_piece(asked, rest),
+            Job::Pieces(pending, rest) => self.make_piece(pending, rest),
         }
     }
 
@@ -723,18 +725,18 @@ impl<S: Service> Connection<S> {
             Progress::Cold => self.read_cold(job),
             Progress::Done => {
                 self.unanswered -= 1;
-                self.record(&job.asked, None, 0);
+                self.record(&job.pending, None, 0);
                 self.keep_until_sent(job);
             }
         }
     }
 
     fn failed_reading(&mut self, job: ReadJob, cause: &io::Error) {
-        self.answered(&job.asked, Err(job.failure(cause)));
+        self.answered(&job.pending, Err(job.failure(cause)));
         self.keep_until_sent(job);
     }
 
-    /// What was asked for on another connection counts there until all of the answer was sent.
+    /// A request of another connection counts there until all of its answer was sent.
     fn keep_until_sent(&mut self, job: ReadJob) {
         self.unsent.extend(job.delegation.map(|delegation| (delegation, self.outbox.pushed_bytes())));
     }
@@ -745,18 +747,18 @@ impl<S: Service> Connection<S> {
             Progress::Cold => self.read_vector_cold(job),
             Progress::Done => {
                 self.unanswered -= 1;
-                self.asked_bytes -= job.asked.len;
-                self.record(&job.asked, None, 0);
+                self.pending_bytes -= job.pending.len;
+                self.record(&job.pending, None, 0);
             }
         }
     }
 
     fn failed_with_vector(&mut self, job: &VectorJob, cause: &io::Error) {
-        self.asked_bytes -= job.asked.len;
-        self.answered(&job.asked, Err(job.failure(cause)));
+        self.pending_bytes -= job.pending.len;
+        self.answered(&job.pending, Err(job.failure(cause)));
     }
 
-    /// Sends what there is, as far as the socket takes it; whether it is full.
+    /// Sends what there is, as far as the socket takes it; returns true if the socket is full.
     fn send(&mut self) -> io::Result<bool> {
         let now = match self.outbox.is_empty() && !self.wire.stream.has_unsent() {
             true => {
@@ -836,12 +838,12 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// The line in which a request stands that changes names.
-fn line_of<S: Service>(context: &Context<S>, request: &Request) -> Option<usize> {
-    S::line(context, changed(request)?)
+/// The queue of a request that changes names.
+fn change_queue_of<S: Service>(context: &Context<S>, request: &Request) -> Option<usize> {
+    S::change_queue(context, changed(request)?)
 }
 
-/// What a list of paths takes in memory beside its bytes: a path may be a single letter.
+/// Memory of a list of paths beside its bytes: a path may be a single letter.
 fn room_of_paths(request: &Request) -> usize {
     let paths = match request {
         Request::Statx(statx) => statx.paths.len(),

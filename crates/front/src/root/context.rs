@@ -1,4 +1,4 @@
-//! Who asks, and for what: what every request is answered with.
+//! The client, session, connection and settings that a request is answered with.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use crate::service::Service;
 
 /// A session: what its connections share, and what ends with the first of them.
 pub struct Session<F> {
-    /// What other connections call it.
+    /// Its id, by which other connections join it.
     pub(crate) id: SessionId,
-    /// What the client says that its user is called. Nothing depends on it being true.
+    /// The user's name by the client. Nothing depends on it being true.
     pub(crate) user: String,
-    /// What the client says that it is, for the log: its program's name and version.
+    /// The client's program and its version by the client, for the log.
     pub(crate) agent: String,
-    /// What the client says that it does, for the log.
+    /// The client's activity in its own words, for the log.
     purpose: Mutex<String>,
     /// The files that it has open.
     pub files: F,
@@ -35,12 +35,12 @@ impl<F> Session<F> {
         Session { id, user, agent, purpose: Mutex::default(), files: F::default() }
     }
 
-    /// What the client says that it does; empty if it says nothing.
+    /// The client's activity in its own words; empty if it names none.
     pub(crate) fn purpose(&self) -> String {
         self.purpose.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers what the client says that it does.
+    /// Remembers the client's activity.
     pub(crate) fn set_purpose(&self, purpose: String) {
         *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
     }
@@ -49,7 +49,7 @@ impl<F> Session<F> {
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Where the client reached us.
+    /// The address at which the client reached the server.
     pub local: SocketAddr,
     /// The other end, or the client that a trusted proxy names.
     pub peer: SocketAddr,
@@ -59,19 +59,19 @@ pub struct Link {
     pub tls: Option<&'static str>,
 }
 
-/// What a request is answered with: the settings of the moment when it came, and who asks.
+/// The context of a request: the settings of the moment when it came, and its client.
 pub struct Context<S: Service> {
     /// The settings of the moment when it came.
     pub generation: Arc<Generation<S>>,
-    /// Who asks: of a request that is looked at, by what it says itself; else as of the login.
+    /// The client: by the credentials in the request where those are looked at; else by the login.
     pub client: Client,
     /// The token of the login, as if every request had it.
     pub token: Option<Arc<Secret>>,
-    /// The session that it belongs to.
+    /// The session of the connection.
     pub session: Arc<Session<S::Files>>,
     /// The connection that it came by.
     pub link: Arc<Link>,
-    /// Whether the client understands answers that come later.
+    /// True if the client understands answers that come later.
     pub takes_later: bool,
 }
 
@@ -104,7 +104,7 @@ impl<S: Service> Context<S> {
     pub fn count_paths(&self, paths: usize) {
         let (limits, throttle) = (&self.front().limits, &self.front().throttle);
         let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
-        throttle.owe(&limits.at(self.client.address), more);
-        throttle.owe(&limits.who(&self.client.identity), more);
+        throttle.owe(&limits.of_address(self.client.address), more);
+        throttle.owe(&limits.of_identity(&self.client.identity), more);
     }
 }

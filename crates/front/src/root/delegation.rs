@@ -8,7 +8,7 @@ use gridlane_xrd::StreamId;
 
 use super::event::{Event, Inbox};
 
-/// What the main connection of a session has asked of others.
+/// The reads that the main connection of a session has given to others.
 pub(crate) struct Delegated {
     main: Inbox,
     /// Reads that bound connections have to answer.
@@ -21,12 +21,12 @@ impl Delegated {
         Delegated { main, count: AtomicUsize::new(0) }
     }
 
-    /// How many reads bound connections have to answer: until all of an answer was sent.
+    /// The number of reads that bound connections have to answer: until all of an answer was sent.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether they are so many that nothing else is to be asked for.
+    /// True if they are so many that nothing else is to be asked for.
     pub(crate) fn is_full(&self) -> bool {
         self.count() >= limits::ROOT_REQUESTS_MAX
     }
@@ -37,8 +37,8 @@ impl Delegated {
     }
 }
 
-/// A read that a bound connection has to answer. Whatever becomes of it there, its client is answered: when this is
-/// dropped before it was settled, the main connection tells that the answer was lost.
+/// A read that a bound connection has to answer. However it ends there, its client is answered: when this is dropped
+/// before it was settled, the main connection tells that the answer was lost.
 pub(crate) struct Delegation {
     all: Arc<Delegated>,
     stream: StreamId,
@@ -52,7 +52,7 @@ impl Delegation {
         Delegation { all: Arc::clone(all), stream, is_settled: false }
     }
 
-    /// All of the answer was sent, or somebody else sends it.
+    /// All of the answer was sent, or is sent elsewhere.
     pub(crate) fn settle(mut self) {
         self.is_settled = true;
     }
@@ -60,7 +60,7 @@ impl Delegation {
 
 impl Drop for Delegation {
     fn drop(&mut self) {
-        // When the main one is gone, nobody waits.
+        // When the main one is gone, nothing waits.
         if !self.is_settled {
             let _ = self.all.main.send(Event::Lost(self.stream));
         }

@@ -1,5 +1,5 @@
-//! Which request is answered by what: at once, by a job that goes on whenever the socket takes something, or by a task
-//! that may wait.
+//! Dispatch of requests: answered at once, by a job that goes on whenever the socket takes something, or by a task that
+//! may wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::connection::order::Turn;
 use super::connection::{Connection, Job};
 use super::context::Context;
 use super::event::{Event, Inbox};
-use super::reading::{Asked, Kind, ReadJob, Refused, Source, VectorJob};
+use super::reading::{Kind, Pending, ReadJob, Refused, Source, VectorJob};
 use super::session::Connections;
 use super::session_files::SessionFiles as _;
 use super::sink::Sink as _;
@@ -29,61 +29,61 @@ impl<S: Service> Connection<S> {
     /// Answers what needs no wait, or begins a job for it; what has to be a task comes back.
     pub(super) fn answer_at_once(
         &mut self,
-        mut asked: Asked,
+        mut pending: Pending,
         all: &Arc<Connections<S::Files>>,
         context: &Context<S>,
-    ) -> Option<Asked> {
-        match &mut asked.request {
-            Request::Ping(_) => self.answered(&asked, Ok(Answer::done())),
+    ) -> Option<Pending> {
+        match &mut pending.request {
+            Request::Ping(_) => self.answered(&pending, Ok(Answer::done())),
             Request::Read(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
                 match context.session.files.readable(handle, "read") {
                     Ok(file) => {
-                        self.begin_read(ReadJob::new(asked, file, Kind::Plain, offset, len), path_id, all)
+                        self.begin_read(ReadJob::new(pending, file, Kind::Plain, offset, len), path_id, all)
                     }
-                    Err(failure) => self.answered(&asked, Err(failure)),
+                    Err(failure) => self.answered(&pending, Err(failure)),
                 }
             }
             Request::PgRead(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
                 match context.session.files.readable(handle, "pgread") {
                     Ok(file) => {
-                        self.begin_read(ReadJob::new(asked, file, Kind::Pages, offset, len), path_id, all)
+                        self.begin_read(ReadJob::new(pending, file, Kind::Pages, offset, len), path_id, all)
                     }
-                    Err(failure) => self.answered(&asked, Err(failure)),
+                    Err(failure) => self.answered(&pending, Err(failure)),
                 }
             }
             Request::ReadV(vector) => {
                 let segments = std::mem::take(&mut vector.segments);
-                match VectorJob::new(asked, &context.session.files, segments) {
+                match VectorJob::new(pending, &context.session.files, segments) {
                     Ok(job) => {
                         // A list waits for as long as its client takes.
-                        self.asked_bytes += job.asked.len;
+                        self.pending_bytes += job.pending.len;
                         self.jobs.push_back(Job::Vector(job));
                     }
-                    Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
+                    Err(refused) => self.answered(&refused.pending, Err(refused.failure)),
                 }
             }
-            // That of an open file is its opener's, as every request about one.
+            // A stat of an open file counts for its opener, like every request about one.
             Request::Stat(Stat { about: About::Path(_), .. }) => {
-                match identity::identify_nowait(context, &asked.request) {
+                match identity::identify_nowait(context, &pending.request) {
                     Some(Ok(client)) => {
-                        asked.client = Some(client.clone());
+                        pending.client = Some(client.clone());
                         if let Err(outcome) = own_allowance(context, &client) {
-                            self.answered(&asked, outcome);
+                            self.answered(&pending, outcome);
                             return None;
                         }
                         let context = Context { client, ..context.clone() };
-                        match S::answer_root_nowait(&context, &asked.request) {
-                            Some(outcome) => self.answered(&asked, outcome),
-                            None => return Some(asked),
+                        match S::answer_root_nowait(&context, &pending.request) {
+                            Some(outcome) => self.answered(&pending, outcome),
+                            None => return Some(pending),
                         }
                     }
-                    Some(Err(failure)) => self.answered(&asked, Err(failure)),
-                    None => return Some(asked),
+                    Some(Err(failure)) => self.answered(&pending, Err(failure)),
+                    None => return Some(pending),
                 }
             }
-            _ => return Some(asked),
+            _ => return Some(pending),
         }
         None
     }
@@ -101,7 +101,7 @@ impl<S: Service> Connection<S> {
     ) {
         let job = match job {
             Ok(job) => job,
-            Err(refused) => return self.answered(&refused.asked, Err(refused.failure)),
+            Err(refused) => return self.answered(&refused.pending, Err(refused.failure)),
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.
@@ -120,7 +120,7 @@ impl<S: Service> Connection<S> {
             None if all.was_bound(path_id) => self.jobs.push_back(Job::Read(job)),
             None => {
                 let failure = Failure::new(ErrorCode::ARG_INVALID, "invalid path ID");
-                self.answered(&job.asked, Err(failure));
+                self.answered(&job.pending, Err(failure));
             }
         }
     }
@@ -128,12 +128,12 @@ impl<S: Service> Connection<S> {
     /// Begins a task for a request; if it changes names, in its turn, which ends with the task.
     pub(super) fn begin_task(
         &mut self,
-        mut asked: Asked,
+        mut pending: Pending,
         turn: Option<Turn>,
         all: &Arc<Connections<S::Files>>,
         mut context: Context<S>,
     ) {
-        if let Request::Endsess(Endsess { session }) = &asked.request
+        if let Request::Endsess(Endsess { session }) = &pending.request
             && *session == all.session.id
         {
             // As XRootD does it: the end is the answer.
@@ -141,32 +141,32 @@ impl<S: Service> Connection<S> {
             self.is_ending = true;
             return;
         }
-        self.asking += 1;
+        self.with_task += 1;
         let events = self.events.clone();
         self.spawn(async move {
             let _turn = turn;
-            let known = match asked.client.take() {
+            let known = match pending.client.take() {
                 Some(client) => Ok(client),
-                None if identity::is_asked(&asked.request) => {
-                    let known = identity::identify(&context, &asked.request).await.map_err(Err);
+                None if identity::may_bring_credentials(&pending.request) => {
+                    let known = identity::identify(&context, &pending.request).await.map_err(Err);
                     known.and_then(|client| own_allowance(&context, &client).map(|()| client))
                 }
                 None => Ok(context.client.for_request()),
             };
             match known {
                 Ok(client) => {
-                    asked.client = Some(client.clone());
+                    pending.client = Some(client.clone());
                     context.client = client;
                 }
                 Err(outcome) => {
-                    let _ = events.send(Event::Answered(asked, outcome));
+                    let _ = events.send(Event::Answered(pending, outcome));
                     return;
                 }
             }
-            // Nobody listens any longer when the connection has ended.
-            let _ = events.send(match answer_in_time(&context, &asked, &events).await {
-                Ok(outcome) => Event::Answered(asked, outcome),
-                Err(outcome) => Event::AnsweredLater(asked, outcome),
+            // The receiver is gone when the connection has ended.
+            let _ = events.send(match answer_in_time(&context, &pending, &events).await {
+                Ok(outcome) => Event::Answered(pending, outcome),
+                Err(outcome) => Event::AnsweredLater(pending, outcome),
             });
         });
     }
@@ -218,13 +218,13 @@ impl<S: Service> Connection<S> {
     }
 
     /// Makes the next piece of an answer.
-    pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
+    pub(super) fn make_piece(&mut self, pending: Pending, mut rest: Box<dyn Pieces>) {
         let events = self.events.clone();
         self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
             let made = rest.next(&mut piece).await;
-            let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
+            let _ = events.send(Event::Piece(pending, rest, made.map(|has_more| (piece, has_more))));
         });
     }
 }
@@ -241,14 +241,14 @@ async fn answer<S: Service>(context: &Context<S>, request: &Request) -> Outcome 
 /// Answers a request, or tells its client meanwhile that the answer comes later: then it is inside of `Err`.
 async fn answer_in_time<S: Service>(
     context: &Context<S>,
-    asked: &Asked,
+    pending: &Pending,
     events: &Inbox,
 ) -> Result<Outcome, Result<Vec<u8>, Failure>> {
-    if !context.takes_later || !S::may_take_long(&asked.request) {
-        return Ok(answer(context, &asked.request).await);
+    if !context.takes_later || !S::may_take_long(&pending.request) {
+        return Ok(answer(context, &pending.request).await);
     }
     let promise = Arc::new(Mutex::new(Promise::None));
-    let (made, events, stream) = (Arc::clone(&promise), events.clone(), asked.stream);
+    let (made, events, stream) = (Arc::clone(&promise), events.clone(), pending.stream);
     // A task of its own: what waits for a device keeps the thread, and nothing else of this task is looked at meanwhile.
     let promising = tokio::spawn(async move {
         sleep(limits::ROOT_SOON).await;
@@ -258,7 +258,7 @@ async fn answer_in_time<S: Service>(
             let _ = events.send(Event::ComesLater(stream));
         }
     });
-    let outcome = answer(context, &asked.request).await;
+    let outcome = answer(context, &pending.request).await;
     promising.abort();
     let mut promise = promise.lock().unwrap_or_else(PoisonError::into_inner);
     match std::mem::replace(&mut *promise, Promise::Needless) {
@@ -271,7 +271,7 @@ async fn answer_in_time<S: Service>(
     }
 }
 
-/// Whether a client was told that an answer comes later.
+/// The state of the promise that an answer comes later.
 #[derive(PartialEq, Eq)]
 enum Promise {
     /// Not yet.
@@ -282,7 +282,7 @@ enum Promise {
     Needless,
 }
 
-/// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
+/// Ends an earlier session of the same client, whose connection it may have lost unnoticed by the server. It is
 /// answered when nothing is left of it, so that its files can be opened again.
 async fn end_session<S: Service>(context: &Context<S>, request: &Endsess) -> Outcome {
     if let Some(other) = context.generation.sessions.of_client(request.session, &context.client)? {

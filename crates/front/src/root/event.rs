@@ -1,4 +1,4 @@
-//! What connections of root:// are told: by tasks of their own, and by other connections of their session.
+//! Events for connections of root://, from tasks of their own and from other connections of their session.
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use gridlane_xrd::StreamId;
 use tokio::sync::mpsc;
 
 use super::answer::{Failure, Outcome};
-use super::reading::{Asked, ReadJob, Source, VectorJob};
+use super::reading::{Pending, ReadJob, Source, VectorJob};
 use crate::buffers::Lent;
 use crate::pieces::Pieces;
 
@@ -15,22 +15,22 @@ use crate::pieces::Pieces;
 /// of which its connections have [`ROOT_REQUESTS_MAX`](gridlane_core::limits::ROOT_REQUESTS_MAX) at most, or is told once.
 pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
 
-/// What a connection is told.
+/// An event for a connection.
 pub(crate) enum Event {
     /// A request was answered.
-    Answered(Asked, Outcome),
+    Answered(Pending, Outcome),
     /// The answer to this comes later.
     ComesLater(StreamId),
     /// It has come.
-    AnsweredLater(Asked, Result<Vec<u8>, Failure>),
+    AnsweredLater(Pending, Result<Vec<u8>, Failure>),
     /// A part of a read that waited for a disk is there.
     Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
     /// The same of many reads.
     Vector(VectorJob, io::Result<(Lent, usize, usize)>),
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
-    /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
-    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
+    /// The next piece of an answer that is made while it is sent, true if it is the last, and the source of others.
+    Piece(Pending, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
     Delegated(ReadJob),
     /// The same, and that one has ended with nothing of it sent.

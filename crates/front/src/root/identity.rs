@@ -1,12 +1,12 @@
-//! Who a session's client is, and who makes each of its requests.
+//! The identity of a session's client, and of the requester of each of its requests.
 //!
 //! ```text
 //! TLS' certificate ◀── else ── the login's token (ztn) ◀── else ── authz=… in the CGI of a request's path
 //! ```
 //!
 //! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
-//! of its time, when it is called back, when its issuer's keys or the settings change. A request that is about an open
-//! file goes on with who has opened it.
+//! of its time, when it is revoked, when its issuer's keys or the settings change. A request that is about an open file
+//! goes on with the identity that has opened it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,51 +26,52 @@ use crate::front::Front;
 use crate::service::Service;
 use crate::settings::{RootAuth, RootTls};
 
-/// The ways of authentication of a server, by preference.
-fn ways(front: &Front) -> &[RootAuth] {
+/// The methods of authentication of a server, by preference.
+fn methods(front: &Front) -> &[RootAuth] {
     match &front.root.auth {
-        Some(ways) => ways,
+        Some(methods) => methods,
         // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
-        None if front.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
+        None if front.auth_methods.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
         None => &[],
     }
 }
 
-/// Who has to begin TLS before the login.
+/// The clients that have to begin TLS before the login.
 pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
     match front.root.tls {
         Some(RootTls::Offered) => TlsDemand::Never,
         Some(RootTls::Capable) => TlsDemand::Capable,
         Some(RootTls::Login) => TlsDemand::Always,
-        None => match ways(front) {
+        None => match methods(front) {
             [RootAuth::Ztn] => TlsDemand::Always,
-            ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
+            methods if methods.contains(&RootAuth::Ztn) => TlsDemand::Capable,
             _ => TlsDemand::Never,
         },
     }
 }
 
-/// The ways that a client is offered; none: nobody asks it. Fails when there is one over TLS only.
+/// The methods that a client is offered; none: it need not authenticate. Fails when there is one over TLS only.
 pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
-    let ways = ways(front);
-    let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
-    if offered.is_empty() && !ways.is_empty() {
+    let methods = methods(front);
+    let offered: Vec<RootAuth> =
+        methods.iter().copied().filter(|method| is_tls || *method != RootAuth::Ztn).collect();
+    if offered.is_empty() && !methods.is_empty() {
         let what = "this server wants a token, over TLS only: use roots://";
         return Err(Failure::new(ErrorCode::TLS_REQUIRED, what).closing());
     }
     Ok(offered)
 }
 
-/// The same as a login is answered.
+/// The same in the form of an answer to a login.
 pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
-    let one = |way: &RootAuth| match way {
-        RootAuth::Ztn => format!("&P={},{}", way.name(), ztn::parameters()),
-        RootAuth::Host | RootAuth::Unix => format!("&P={}", way.name()),
+    let one = |method: &RootAuth| match method {
+        RootAuth::Ztn => format!("&P={},{}", method.name(), ztn::parameters()),
+        RootAuth::Host | RootAuth::Unix => format!("&P={}", method.name()),
     };
     offered.iter().map(one).collect::<String>().into_bytes()
 }
 
-/// Whose token a login shows.
+/// The identity and the token that a login shows.
 pub(crate) async fn prove(
     front: &Front,
     client: &Client,
@@ -86,8 +87,8 @@ pub(crate) async fn prove(
     }
 }
 
-/// Whether it is asked who makes a request: it is about a path.
-pub(crate) fn is_asked(request: &Request) -> bool {
+/// True if credentials in a request are looked at: it is about a path.
+pub(crate) fn may_bring_credentials(request: &Request) -> bool {
     match request {
         Request::Statx(statx) => !statx.paths.is_empty(),
         Request::Prepare(prepare) => !prepare.lines.is_empty(),
@@ -95,23 +96,23 @@ pub(crate) fn is_asked(request: &Request) -> bool {
     }
 }
 
-/// Who makes a request, if that can be told without waiting.
+/// The client of a request, if that can be told without waiting.
 pub(crate) fn identify_nowait<S: Service>(
     context: &Context<S>,
     request: &Request,
 ) -> Option<Result<Client, Failure>> {
     let claim = match claim(context, request) {
         Ok(Some(claim)) => claim,
-        Ok(None) => return Some(Ok(nothing_shown(context))),
+        Ok(None) => return Some(Ok(of_connection(context))),
         Err(failure) => return Some(Err(failure)),
     };
     let known = auth::bearer_nowait(context.front(), &claim.token, context.client.address)?;
     Some(settled(context, &claim, known))
 }
 
-/// Who makes a request. Waits for the keys of a token's issuer when they are not known.
+/// The client of a request. Waits for the keys of a token's issuer when they are not known.
 pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
-    let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
+    let Some(claim) = claim(context, request)? else { return Ok(of_connection(context)) };
     let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
     settled(context, &claim, outcome)
 }
@@ -124,8 +125,8 @@ struct Claim<'a> {
 }
 
 fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
-    // Where nobody is asked, what clients bring of themselves is no business of ours.
-    if !context.front().asking.is_any() {
+    // Where no method is configured, clients' credentials are ignored.
+    if !context.front().auth_methods.is_any() {
         return Ok(None);
     }
     let refused = |Bad { kind, refusal }: Bad| {
@@ -142,11 +143,11 @@ fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<O
 fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<Secret>, Bad> {
     let mut found: Option<Secret> = None;
     for cgi in cgis(request) {
-        let Some(shown) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
+        let Some(presented) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
         if !context.client.is_secure {
-            return Err(shown.in_clear("roots"));
+            return Err(presented.in_clear("roots"));
         }
-        let (kind, Credential::Bearer(token)) = (shown.kind, shown.credential) else { continue };
+        let (kind, Credential::Bearer(token)) = (presented.kind, presented.credential) else { continue };
         if found.as_ref().is_some_and(|found| *found != token) {
             let what = "the paths of the request have different tokens";
             return Err(Bad { kind, refusal: Refusal::new(Cause::Malformed, what) });
@@ -156,12 +157,12 @@ fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<
     Ok(found)
 }
 
-/// The client as its connection has shown it.
-fn nothing_shown<S: Service>(context: &Context<S>) -> Client {
+/// The client by its connection's credentials.
+fn of_connection<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
-    match context.front().asking.is_any() {
+    match context.front().auth_methods.is_any() {
         true => context.front().data.metrics.auth.came(&client.identity),
-        // Who was somebody by settings that are no longer those is nobody by these.
+        // An identity by settings that are no longer those counts for nothing by these.
         false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
     client
@@ -192,7 +193,7 @@ fn failure(refusal: &Refusal, advice: &str) -> Failure {
 }
 
 fn code_of(cause: Cause, otherwise: ErrorCode) -> ErrorCode {
-    // Another one would fare no better, and the same may later.
+    // Other credentials would fare no better, and the same may later.
     if cause == Cause::Unavailable { ErrorCode::OVERLOADED } else { otherwise }
 }
 
@@ -200,7 +201,8 @@ fn kind_of(token: &Secret) -> Kind {
     if token::looks_like_one(token.expose()) { Kind::Token } else { Kind::Macaroon }
 }
 
-/// Whether two sessions are one client's: the credential may be another, for who has a new one goes on with it.
+/// True if two sessions are one client's: the credentials may differ, since a client with new ones goes on with its
+/// session.
 pub(crate) fn is_same(one: &Identity, other: &Identity) -> bool {
     let issuer = |identity: &Identity| match identity {
         Identity::Token(token) => Some(token.issuer.clone()),
@@ -249,7 +251,7 @@ fn of_path(about: &About) -> Vec<&[u8]> {
     }
 }
 
-/// What is behind the first question mark, up to a NUL.
+/// The part behind the first question mark, up to a NUL.
 fn cgi_of(path: &[u8]) -> &[u8] {
     let text = path.split(|byte| *byte == 0).next().unwrap_or_default();
     match text.iter().position(|byte| *byte == b'?') {
@@ -258,7 +260,7 @@ fn cgi_of(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The lines of a question for what has become of a request: its name, and then its paths.
+/// The lines of a query for the state of a request: its name, and then its paths.
 pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
     argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
@@ -267,7 +269,7 @@ pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::{arg, context_of};
+    use crate::null_service::{arg, context_of};
     use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
     use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
 
@@ -293,22 +295,22 @@ mod tests {
         for (request, expected) in cases {
             let found = cgis(&request);
             let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
-            assert_eq!((&found, is_asked(&request)), (&expected, !expected.is_empty()));
+            assert_eq!((&found, may_bring_credentials(&request)), (&expected, !expected.is_empty()));
         }
     }
 
     /// Empty lines hide nothing, and of a list that is too long only its beginning is looked at.
     #[test]
-    fn of_a_question_about_many_paths_no_more_is_looked_at_than_may_be_asked() {
+    fn a_query_about_many_paths_is_read_up_to_the_limit() {
         let ask = |argument: &str| Request::from(Query::new(QueryKind::PREPARE, argument));
         assert_eq!(cgis(&ask("\n\nx\n\n/a?b\n\n\n/c\0\n/d?e")), [&b"b"[..], b""]);
-        assert!(!is_asked(&ask("x\n")));
+        assert!(!may_bring_credentials(&ask("x\n")));
         let many = format!("x{}", "\n/a?b".repeat(100_000));
         assert_eq!(cgis(&ask(&many)).len(), limits::ROOT_PREPARED_PATHS_MAX + 1);
     }
 
     #[test]
-    fn nobody_is_asked_where_nobody_could_prove_anything() {
+    fn no_login_is_asked_for_where_no_method_is_configured() {
         let context = context_of(|_| {});
         let Some(Ok(client)) = identify_nowait(&context, &stat("/d/f?authz=eyJ.a.b")) else { panic!() };
         assert!(client.identity.is_anonymous());
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered() {
+    fn methods_that_are_offered() {
         let of = |auth: Option<Vec<RootAuth>>, is_tls| {
             let context = context_of(|settings| settings.root.auth = auth);
             (
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_person_with_another_credential() {
+    fn the_same_user_with_other_credentials() {
         let token = |issuer: &str, subject: &str, expires_s| {
             Identity::Token(TokenIdentity {
                 issuer: issuer.to_owned(),

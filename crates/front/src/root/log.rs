@@ -1,8 +1,8 @@
-//! What is recorded of requests over root://: in the same logs and counters as those of HTTP.
+//! Records of requests over root://: in the same logs and counters as those of HTTP.
 //!
 //! A request that opens, changes or asks for something leaves a line when it is answered, and a file one when it is
-//! closed, with what was read and written. Reads and writes leave none unless they fail: there are thousands for each file.
-//! No line has CGI, which may hold a token.
+//! closed, with what was read and written. Reads and writes leave none unless they fail: there are thousands for each
+//! file. No line has CGI, which may hold a token.
 
 use std::time::{Instant, SystemTime};
 
@@ -10,11 +10,11 @@ use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{About, FattrAbout, Request};
 use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 
-use super::answer::{Failure, shown};
+use super::answer::{Failure, printable_path};
 use super::connection::order::changed;
 use super::context::{Context, Link, Session};
 use super::session_files::SessionFiles;
-use crate::access_log::{Record, timestamp, told};
+use crate::access_log::{Record, loggable, timestamp};
 use crate::client::{Client, Decided};
 use crate::front::Front;
 use crate::request_id::request_id;
@@ -35,7 +35,7 @@ pub(crate) fn answered<S: Service>(
     if failure.is_none() && !leaves_a_line(request) {
         return;
     }
-    let about = what(&context.session, request);
+    let about = subject(&context.session, request);
     let line = Line {
         method: method(request),
         path: &about.0,
@@ -49,7 +49,7 @@ pub(crate) fn answered<S: Service>(
     write(front, &context.link, Some((&*context.session, client)), &line);
 }
 
-/// Counts and records a request that was refused before anybody could tell what it is, or who asks.
+/// Counts and records a request that was refused before its kind or its client was known.
 pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant, failure: &Failure) {
     count(front, id, Some(failure));
     let line = Line {
@@ -67,17 +67,17 @@ pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant,
 
 /// A file that is not open any longer.
 pub struct Closed<'a> {
-    /// As it was opened.
+    /// Its path in the request that opened it.
     pub path: &'a [u8],
-    /// When it was.
+    /// The time when it was opened.
     pub opened: Instant,
     /// Bytes that were sent of it.
     pub read_bytes: u64,
     /// Bytes that came for it.
     pub written_bytes: u64,
-    /// Whether it was open for writing.
+    /// True if it was open for writing.
     pub is_writable: bool,
-    /// Why it was not closed in good order, if so: also that the client left it open.
+    /// The reason why it was not closed in good order, if so: also that the client left it open.
     pub failure: Option<&'a Failure>,
 }
 
@@ -85,7 +85,7 @@ pub struct Closed<'a> {
 pub fn closed<S: Service>(context: &Context<S>, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),
-        path: &shown(closed.path),
+        path: &printable_path(closed.path),
         destination: None,
         began: closed.opened,
         bytes_in: closed.written_bytes,
@@ -124,7 +124,7 @@ fn write<F>(front: &Front, link: &Link, by: Option<(&Session<F>, &Client)>, line
     let id = request_id(front.started_s, front.data.metrics.began.next());
     let session = by.map(|(session, _)| session);
     let decided = by.and_then(|(_, client)| client.decision());
-    let told = |text: &str| Some(told(text)).filter(|text| !text.is_empty());
+    let loggable = |text: &str| Some(loggable(text)).filter(|text| !text.is_empty());
     let record = Record {
         time: timestamp(SystemTime::now()),
         id: &id,
@@ -143,12 +143,12 @@ fn write<F>(front: &Front, link: &Link, by: Option<(&Session<F>, &Client)>, line
         range: None,
         identity: by.map(|(_, client)| &*client.identity),
         operation: decided.as_ref().and_then(Decided::operation),
-        decision: decided.as_ref().map(|decided| decided.what.as_str()),
+        decision: decided.as_ref().map(|decided| decided.outcome.as_str()),
         decided_path: decided.as_ref().and_then(|decided| decided.path_beside(line.path)),
-        user: session.and_then(|session| told(&session.user)),
-        user_agent: session.and_then(|session| told(&session.agent)),
+        user: session.and_then(|session| loggable(&session.user)),
+        user_agent: session.and_then(|session| loggable(&session.agent)),
         client_id: None,
-        client_info: session.and_then(|session| told(&session.purpose())),
+        client_info: session.and_then(|session| loggable(&session.purpose())),
         error: line.failure.map(|failure| failure.cause.as_deref().unwrap_or(&failure.text)),
     };
     if is_logged {
@@ -159,7 +159,7 @@ fn write<F>(front: &Front, link: &Link, by: Option<(&Session<F>, &Client)>, line
     }
 }
 
-/// Whether a request is worth a line when it went well.
+/// True if a request leaves a line when it went well.
 fn leaves_a_line(request: &Request) -> bool {
     match request {
         Request::Open(_)
@@ -176,7 +176,7 @@ fn leaves_a_line(request: &Request) -> bool {
     }
 }
 
-/// Whether a request changes something by itself. A file that is written leaves a line when it is closed.
+/// True if a request changes something by itself. A file that is written leaves a line when it is closed.
 fn changes(request: &Request) -> bool {
     match request {
         Request::Open(open) => open.options.is_write(),
@@ -193,12 +193,12 @@ fn method(request: &Request) -> String {
     }
 }
 
-/// What a request is about: the path, without CGI, and where it goes.
-fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Option<String>) {
-    let path = |about: &PathArg| (shown(&about.path), None);
+/// The subject of a request: the path, without CGI, and the target.
+fn subject(session: &Session<impl SessionFiles>, request: &Request) -> (String, Option<String>) {
+    let path = |about: &PathArg| (printable_path(&about.path), None);
     let file = |handle: Handle| {
         let file = session.files.readable(handle, "");
-        (file.map(|file| shown(file.path())).unwrap_or_default(), None)
+        (file.map(|file| printable_path(file.path())).unwrap_or_default(), None)
     };
     let either = |about: &About| match about {
         About::Path(about) => path(about),
@@ -214,7 +214,7 @@ fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Opt
         Request::Rm(rm) => path(&rm.about),
         Request::Rmdir(rmdir) => path(&rmdir.about),
         Request::Chmod(chmod) => path(&chmod.about),
-        Request::Mv(mv) => (shown(&mv.from.path), Some(shown(&mv.to.path))),
+        Request::Mv(mv) => (printable_path(&mv.from.path), Some(printable_path(&mv.to.path))),
         Request::Query(query) => match query.kind {
             QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => {
                 path(&PathArg::parse(&query.argument))
@@ -247,7 +247,7 @@ fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Opt
 mod tests {
     use super::*;
     use crate::access_log::AccessLog;
-    use crate::nothing::{Nothing, arg, context_of};
+    use crate::null_service::{NullService, arg, context_of};
     use crate::settings::Settings;
     use gridlane_xrd::ErrorCode;
     use gridlane_xrd::request::{Mv, Ping, Query, Rm};
@@ -268,8 +268,8 @@ mod tests {
         }
     }
 
-    /// What is in both logs after `run`.
-    fn logged(level: LogLevel, run: impl FnOnce(&Context<Nothing>)) -> [Vec<serde_json::Value>; 2] {
+    /// The contents of both logs after `run`.
+    fn logged(level: LogLevel, run: impl FnOnce(&Context<NullService>)) -> [Vec<serde_json::Value>; 2] {
         let texts = [Text::default(), Text::default()];
         let context = context_of(|settings: &mut Settings<()>| {
             settings.access_log = AccessLog::to_writer(texts[0].clone());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_a_line() {
+    fn requests_that_leave_a_line() {
         let began = Instant::now();
         let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
         let [access, audit] = logged(LogLevel::All, |context| {

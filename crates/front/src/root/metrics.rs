@@ -1,4 +1,4 @@
-//! What is counted of root://.
+//! Counters of root://.
 
 use gridlane_xrd::{ErrorCode, RequestId};
 
@@ -10,7 +10,7 @@ const REQUESTS: usize = RequestId::KNOWN.len() + 1;
 /// The same for errors.
 const ERRORS: usize = ErrorCode::KNOWN.len() + 1;
 
-/// What is counted.
+/// The counters.
 pub(crate) struct RootMetrics {
     /// Bytes of files received.
     received_bytes: Counter,
@@ -33,7 +33,7 @@ impl Default for RootMetrics {
 }
 
 impl RootMetrics {
-    /// Counts an answered request, and why it failed if it did.
+    /// Counts an answered request, and its error if it failed.
     pub(crate) fn answered(&self, id: RequestId, error: Option<ErrorCode>) {
         let index = RequestId::KNOWN.iter().position(|known| *known == id).unwrap_or(REQUESTS - 1);
         self.requests[index][usize::from(error.is_some())].add(1);
@@ -53,13 +53,13 @@ impl RootMetrics {
         self.sent_bytes.add(bytes);
     }
 
-    /// Adds what is counted here to a page.
+    /// Adds the counters to a page.
     pub(crate) fn render(&self, page: &mut Page) {
         page.family(
             "root_requests",
             Kind::Counter,
             "",
-            "Requests answered over root://, by name and whether they went well.",
+            "Requests answered over root://, by name and outcome.",
         );
         for (index, outcomes) in self.requests.iter().enumerate() {
             let name = RequestId::KNOWN.get(index).and_then(|id| id.name()).unwrap_or("other");
@@ -73,7 +73,7 @@ impl RootMetrics {
             "root_errors",
             Kind::Counter,
             "",
-            "Requests that failed over root://, by XRootD's name of why.",
+            "Requests that failed over root://, by XRootD's name of the error.",
         );
         for (index, counter) in self.errors.iter().enumerate() {
             let name = ErrorCode::KNOWN.get(index).and_then(|code| code.name()).unwrap_or("other");

@@ -1,4 +1,4 @@
-//! What a connection has to send, in order.
+//! The bytes that a connection has to send, in order.
 //!
 //! Small answers are put together in one buffer, as long as they wait: a client that asks for much at once gets much
 //! with one write. What was promised by a message's length stays together; in between, the length of which is known,
@@ -51,7 +51,7 @@ const COPIED_MAX: usize = 32 * 1024;
 /// would have a whole buffer for each.
 const SHARED_MAX: usize = 16 * 1024;
 
-/// What a connection has to send.
+/// The bytes that a connection has to send.
 pub(crate) struct Outbox {
     items: VecDeque<Item>,
     buffers: Arc<Buffers>,
@@ -117,13 +117,13 @@ enum Item {
     Awaited,
 }
 
-/// What came of sending.
+/// The result of sending.
 pub(crate) enum Sent {
     /// All was sent.
     All,
     /// The socket is full.
     Full,
-    /// As much was sent as was allowed.
+    /// All that was allowed is sent.
     Some,
     /// These bytes have to be read where blocking is allowed; then they are [given back](Outbox::refill).
     Cold(Source),
@@ -163,7 +163,7 @@ impl Outbox {
         self.sent_bytes
     }
 
-    /// Whether bytes of a file are still to be read for it.
+    /// True if bytes of a file are still to be read for it.
     pub(crate) fn has_sources(&self) -> bool {
         self.items.iter().any(|item| matches!(item, Item::Source(_) | Item::Awaited))
     }
@@ -173,9 +173,8 @@ impl Outbox {
         self.buffers.lend()
     }
 
-    /// What is appended next is a message of its own: over TLS it gets records of its own. XRootD's clients (5.5.3,
-    /// 6.2.1) take one message out of a record and go to sleep until more comes from the network, whatever else
-    /// the record had.
+    /// Begins a message: over TLS it gets records of its own. XRootD's clients (5.5.3, 6.2.1) take one message out of a
+    /// record and go to sleep until more comes from the network, whatever else the record had.
     pub(crate) fn begin(&mut self) {
         self.begins.push_back(Message { at: self.pushed_bytes, pages: None });
     }
@@ -381,7 +380,7 @@ impl Outbox {
         Ok(Sent::Some)
     }
 
-    /// The socket is full, for nobody knows how long.
+    /// The socket is full, for an unknown time.
     fn full(&mut self) -> Sent {
         for item in &mut self.items {
             if let Item::Source(source) = item {

@@ -1,13 +1,13 @@
-//! Reads of every kind: what an open file has, as messages.
+//! Reads of every kind: bytes of an open file, as messages.
 //!
 //! What is in the page cache is sent at once: small reads from a buffer, together with other answers; larger ones, of
 //! which the length is promised in front of them, by `sendfile` or a buffer at a time, as one message of several
-//! megabytes. What is not there is waited for by a task, a buffer at a time, each of them a message;
-//! meanwhile the connection answers other requests.
+//! megabytes. What is not there is waited for by a task, a buffer at a time, each of them a message; meanwhile the
+//! connection answers other requests.
 //!
 //! As in XRootD each read is of what is in the file now: one that grows can be followed, and one that is written to is
-//! the reader's own business, who may ask for its checksum. What fails is an answer of which more was promised than
-//! is there.
+//! the reader's own business: it may ask for the checksum. A read fails when more of its answer was promised than is
+//! there.
 //!
 //! Pages ([`Kind::Pages`]) are read to where they are sent from, with a gap for the checksum in front of each, which is
 //! computed while they are in cache:
@@ -31,7 +31,7 @@ use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES};
 use gridlane_xrd::request::Segment;
 use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 
-use super::answer::{Failure, shown};
+use super::answer::{Failure, printable_path};
 use super::delegation::Delegation;
 use super::outbox::{Outbox, Pages};
 use super::session_files::{Readable, SessionFiles};
@@ -53,10 +53,10 @@ const DATA_AT: usize = 64;
 /// Bytes of the file between two borders that messages of pages do not cross.
 const PAGES_BORDER: u64 = limits::ROOT_PAGES_MAX * PAGE_BYTES as u64;
 
-/// How bytes of a file travel.
+/// The form in which bytes of a file travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As they are.
+    /// Without checksums.
     Plain,
     /// Each page behind its checksum.
     Pages,
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
 
 /// Bytes of an open file that are still to be sent.
 pub(crate) struct Source {
-    // Dropped first: who closes the file waits for the end of its users.
+    // Dropped first: closing the file waits for the end of its users.
     object: Arc<dyn Object>,
     file: Arc<dyn Readable>,
     kind: Kind,
@@ -80,7 +80,7 @@ impl Source {
         self.end - self.at
     }
 
-    /// What they are on the wire.
+    /// Their number on the wire.
     pub(crate) fn wire_len(&self) -> u64 {
         match self.kind {
             Kind::Plain => self.left(),
@@ -88,12 +88,12 @@ impl Source {
         }
     }
 
-    /// Whether they travel as pages with checksums.
+    /// True if they travel as pages with checksums.
     pub(crate) fn has_pages(&self) -> bool {
         self.kind == Kind::Pages
     }
 
-    /// Whether the kernel can move them.
+    /// True if the kernel can move them.
     pub(crate) fn goes_directly(&self, is_tls: bool) -> bool {
         self.kind == Kind::Plain && !is_tls && self.object.as_file().is_some()
     }
@@ -129,7 +129,7 @@ impl Source {
         self.seen_to = self.at;
     }
 
-    /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
+    /// Puts as much as fits into `buffer`, from `from` on; returns its place. `None` when it is not in memory.
     pub(crate) fn fill_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
         match self.kind {
             Kind::Plain => self.fill_plain_nowait(buffer, from),
@@ -212,7 +212,8 @@ impl Source {
         }
     }
 
-    /// Puts the checksums in front of the pages that were read; where they lie. `None` when there is none as a whole.
+    /// Puts the checksums in front of the pages that were read; returns their place. `None` when there is none as a
+    /// whole.
     fn frame_pages(
         &mut self,
         buffer: &mut [u8],
@@ -243,29 +244,29 @@ impl Source {
     }
 }
 
-/// What was asked for, until it is answered.
-pub(crate) struct Asked {
+/// A request, until it is answered.
+pub(crate) struct Pending {
     pub(crate) stream: StreamId,
     pub(crate) request: Request,
-    /// Who makes it, when that was looked at.
+    /// The client, once it was looked at.
     pub(crate) client: Option<Client>,
     /// Bytes that it had on the wire.
     pub(crate) len: usize,
-    /// When it came.
+    /// The time when it came.
     pub(crate) began: Instant,
     /// Bytes of the parts of its answer that were made already.
     pub(crate) parts_bytes: u64,
 }
 
-/// What was asked for, and why there is nothing to begin.
+/// A request, and the reason why there is nothing to begin.
 pub(crate) struct Refused {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     pub(crate) failure: Failure,
 }
 
 /// A read that is being answered.
 pub(crate) struct ReadJob {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     source: Source,
     /// A part of the answer was sent.
     has_begun: bool,
@@ -273,20 +274,20 @@ pub(crate) struct ReadJob {
     pub(crate) delegation: Option<Delegation>,
 }
 
-/// What comes of a step of a job.
+/// The result of a step of a job.
 pub(crate) enum Progress {
     /// A message was appended, and more will be.
     More,
     /// The last message was appended.
     Done,
-    /// What comes next has to be waited for.
+    /// The next bytes have to be waited for.
     Cold,
 }
 
 impl ReadJob {
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
-        asked: Asked,
+        pending: Pending,
         file: Arc<dyn Readable>,
         kind: Kind,
         offset: u64,
@@ -303,24 +304,24 @@ impl ReadJob {
         });
         let (object, size_bytes) = match known {
             Ok(known) => known,
-            Err(failure) => return Err(Box::new(Refused { asked, failure })),
+            Err(failure) => return Err(Box::new(Refused { pending, failure })),
         };
         let end = wanted_end.min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, seen_to: offset };
-        Ok(ReadJob { asked, source, has_begun: false, delegation: None })
+        Ok(ReadJob { pending, source, has_begun: false, delegation: None })
     }
 
-    /// Whether the answer is a few bytes that can stand with others.
+    /// True if the answer is a few bytes that can stand with others.
     pub(crate) fn is_small(&self) -> bool {
         self.source.left() <= COPIED_BYTES_MAX
     }
 
-    /// Whether a part of the answer was sent.
+    /// True if a part of the answer was sent.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// What a client is told of a failure.
+    /// The failure for the client.
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         failed(self.source.file.as_ref(), cause)
     }
@@ -337,7 +338,7 @@ impl ReadJob {
         self.source.at
     }
 
-    /// What was read from there on is not sent, and has to be read again.
+    /// Goes back to a place in the file: bytes from there on were read but not sent, and have to be read again.
     pub(crate) fn back_to(&mut self, at: u64) {
         self.source.at = at;
     }
@@ -397,7 +398,7 @@ impl ReadJob {
         filled.map(|part| (part, begin))
     }
 
-    /// Appends what was read, which began at `begin` in the file; whether more is to come.
+    /// Appends what was read, which began at `begin` in the file; returns true if more is to come.
     pub(crate) fn push_read(
         &mut self,
         outbox: &mut Outbox,
@@ -411,7 +412,7 @@ impl ReadJob {
 
     /// A plain read of a few bytes.
     fn small(&mut self, outbox: &mut Outbox, len: usize) -> io::Result<Progress> {
-        let (stream, object, at) = (self.asked.stream, Arc::clone(&self.source.object), self.source.at);
+        let (stream, object, at) = (self.pending.stream, Arc::clone(&self.source.object), self.source.at);
         let Some(room) = outbox.room(RESPONSE_HEAD_BYTES + len) else { return Ok(Progress::Cold) };
         let (head, target) = room.split_at_mut(RESPONSE_HEAD_BYTES);
         let mut done = 0;
@@ -454,7 +455,7 @@ impl ReadJob {
         outbox.push_buffer(buffer, from..part.end);
     }
 
-    /// What is appended next is a message, whose bytes begin at `offset` in the file.
+    /// Begins a message whose bytes begin at `offset` in the file.
     fn begin_message(&self, outbox: &mut Outbox, offset: u64) {
         match self.source.kind {
             Kind::Plain => outbox.begin(),
@@ -483,11 +484,11 @@ impl ReadJob {
         match self.source.kind {
             Kind::Plain => {
                 let status = if is_last { Status::OK } else { Status::OKSOFAR };
-                Head::Plain(ResponseHead { stream: self.asked.stream, status, len: len as u32 }.encode())
+                Head::Plain(ResponseHead { stream: self.pending.stream, status, len: len as u32 }.encode())
             }
             Kind::Pages => Head::Pages(
                 StatusAnswer {
-                    stream: self.asked.stream,
+                    stream: self.pending.stream,
                     request: RequestId::PGREAD,
                     is_partial: !is_last,
                     data_len: pages::framed_len(offset, len) as u32,
@@ -513,12 +514,12 @@ impl Head {
     }
 }
 
-/// An open file, by what the client calls it.
+/// An open file, with its handle.
 type Named = (Handle, Arc<dyn Readable>, Arc<dyn Object>);
 
 /// Many reads that are being answered as one.
 pub(crate) struct VectorJob {
-    pub(crate) asked: Asked,
+    pub(crate) pending: Pending,
     segments: Vec<Segment>,
     /// The files that they name, each once.
     files: Vec<Named>,
@@ -529,13 +530,13 @@ pub(crate) struct VectorJob {
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
     pub(crate) fn new(
-        asked: Asked,
+        pending: Pending,
         open: &impl SessionFiles,
         segments: Vec<Segment>,
     ) -> Result<VectorJob, Box<Refused>> {
         match VectorJob::files(open, &segments) {
-            Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
-            Err(failure) => Err(Box::new(Refused { asked, failure })),
+            Ok(files) => Ok(VectorJob { pending, segments, files, next: 0 }),
+            Err(failure) => Err(Box::new(Refused { pending, failure })),
         }
     }
 
@@ -558,18 +559,18 @@ impl VectorJob {
                 }
             };
             if segment.offset.saturating_add(segment.len.into()) > sizes[at] {
-                let text = format!("Unable to readv {}; illegal seek", shown(files[at].1.path()));
+                let text = format!("Unable to readv {}; illegal seek", printable_path(files[at].1.path()));
                 return Err(Failure::new(ErrorCode::FS_ERROR, text));
             }
         }
         Ok(files)
     }
 
-    /// What a client is told of a failure.
+    /// The failure for the client.
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
             Some((_, file, _)) => failed(file.as_ref(), cause),
-            None => Failure::new(ErrorCode::IO_ERROR, transfer::told(cause)),
+            None => Failure::new(ErrorCode::IO_ERROR, transfer::failure_text(cause)),
         }
     }
 
@@ -595,7 +596,7 @@ impl VectorJob {
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = Segment::BYTES as u32 + segment.len;
         outbox.begin();
-        outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+        outbox.push(&ResponseHead { stream: self.pending.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
         outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, seen_to: at });
@@ -674,28 +675,28 @@ impl VectorJob {
         Ok(end)
     }
 
-    /// Appends what was read; whether more is to come.
+    /// Appends what was read; returns true if more is to come.
     pub(crate) fn push_read(&self, outbox: &mut Outbox, mut buffer: Lent, end: usize) -> Progress {
         let is_last = self.next == self.segments.len();
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = (end - DATA_AT) as u32;
         let from = DATA_AT - RESPONSE_HEAD_BYTES;
         buffer[from..DATA_AT]
-            .copy_from_slice(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+            .copy_from_slice(&ResponseHead { stream: self.pending.stream, status, len }.encode());
         outbox.begin();
         outbox.push_buffer(buffer, from..end);
         if is_last { Progress::Done } else { Progress::More }
     }
 }
 
-/// How long it is now.
+/// The length of a file at this moment.
 fn size_of(file: &dyn Readable) -> Result<u64, Failure> {
     file.size_bytes().map_err(|error| Failure::of_store("read", file.path(), &error))
 }
 
-/// What a client is told of a read that failed.
+/// The failure for the client of a read.
 fn failed(file: &dyn Readable, cause: &io::Error) -> Failure {
-    let text = format!("Unable to read {}; {}", shown(file.path()), transfer::told(cause));
+    let text = format!("Unable to read {}; {}", printable_path(file.path()), transfer::failure_text(cause));
     let mut failure = Failure::new(ErrorCode::IO_ERROR, text);
     failure.cause = Some(cause.to_string());
     failure

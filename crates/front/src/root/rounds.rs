@@ -1,5 +1,5 @@
-//! The proof that a login asks for. One that answers what the client has said before takes several rounds, each an `auth`
-//! and, but for the last, an answer of status `authmore`.
+//! The authentication that a login asks for. A method that answers what the client has said before takes several
+//! rounds, each an `auth` and, but for the last, an answer of status `authmore`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,45 +14,45 @@ use crate::client::Client;
 use crate::front::Front;
 use crate::settings::RootAuth;
 
-/// What a round comes to.
+/// The result of a round.
 pub(crate) enum Round {
-    /// The client has proved to be this, by this token. `None`: it has said a name, which proves nothing.
+    /// The client has proved this identity, by this token. `None`: it has given a name, which proves nothing.
     Over(Option<(Arc<Identity>, Secret)>),
     /// The client is sent this, and goes on with what it makes of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the ways that there are take one round each"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the methods that there are take one round each"))]
     GoesOn(Vec<u8>),
 }
 
 /// A round on its way.
 pub(crate) type Outcome<'a> = Pin<Box<dyn Future<Output = Result<Round, Failure>> + Send + 'a>>;
 
-/// One way to prove who a client is, with what it remembers between rounds.
+/// A method of authentication, with what it remembers between rounds.
 pub(crate) trait Proof: Send {
     /// Goes on with what the client shows.
-    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, shown: &'a [u8]) -> Outcome<'a>;
+    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a>;
 }
 
-/// The proof that a client has begun with.
+/// The authentication that a client has begun with.
 pub(crate) struct Rounds {
-    way: RootAuth,
+    method: RootAuth,
     proof: Box<dyn Proof>,
     left: u32,
 }
 
 impl Rounds {
-    /// By this way: that which was begun, or else from the beginning.
-    pub(crate) fn by(way: RootAuth, begun: Option<Rounds>) -> Rounds {
+    /// By this method: the one that was begun, or else from the beginning.
+    pub(crate) fn by(method: RootAuth, begun: Option<Rounds>) -> Rounds {
         match begun {
-            Some(begun) if begun.way == way => begun,
-            _ => match way {
-                RootAuth::Host | RootAuth::Unix => Rounds::of(way, Box::new(Name)),
-                RootAuth::Ztn => Rounds::of(way, Box::new(Token)),
+            Some(begun) if begun.method == method => begun,
+            _ => match method {
+                RootAuth::Host | RootAuth::Unix => Rounds::of(method, Box::new(Name)),
+                RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
             },
         }
     }
 
-    fn of(way: RootAuth, proof: Box<dyn Proof>) -> Rounds {
-        Rounds { way, proof, left: limits::ROOT_LOGIN_ROUNDS_MAX }
+    fn of(method: RootAuth, proof: Box<dyn Proof>) -> Rounds {
+        Rounds { method, proof, left: limits::ROOT_LOGIN_ROUNDS_MAX }
     }
 
     /// The next round.
@@ -60,14 +60,14 @@ impl Rounds {
         &mut self,
         front: &Front,
         client: &Client,
-        shown: &[u8],
+        data: &[u8],
     ) -> Result<Round, Failure> {
         let Some(left) = self.left.checked_sub(1) else {
-            let what = "the proof takes more rounds than any that ends";
+            let what = "the authentication takes too many rounds";
             return Err(Failure::new(ErrorCode::AUTH_FAILED, what).closing());
         };
         self.left = left;
-        self.proof.round(front, client, shown).await
+        self.proof.round(front, client, data).await
     }
 }
 
@@ -84,37 +84,37 @@ impl Proof for Name {
 struct Token;
 
 impl Proof for Token {
-    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, shown: &'a [u8]) -> Outcome<'a> {
-        Box::pin(async move {
-            identity::prove(front, client, shown).await.map(|proved| Round::Over(Some(proved)))
-        })
+    fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
+        Box::pin(
+            async move { identity::prove(front, client, data).await.map(|proved| Round::Over(Some(proved))) },
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::context_of;
+    use crate::null_service::context_of;
 
-    /// Is over when the client has said so, and asks on with what it said until then.
+    /// A method for tests: over when the client has said so, and asks on with what it said until then.
     struct Echo {
-        said: Vec<u8>,
+        heard: Vec<u8>,
     }
 
     impl Proof for Echo {
-        fn round<'a>(&'a mut self, _: &'a Front, _: &'a Client, shown: &'a [u8]) -> Outcome<'a> {
-            self.said.extend_from_slice(shown);
-            let said = self.said.clone();
-            let round = if shown == b"over" { Round::Over(None) } else { Round::GoesOn(said) };
+        fn round<'a>(&'a mut self, _: &'a Front, _: &'a Client, data: &'a [u8]) -> Outcome<'a> {
+            self.heard.extend_from_slice(data);
+            let heard = self.heard.clone();
+            let round = if data == b"over" { Round::Over(None) } else { Round::GoesOn(heard) };
             Box::pin(std::future::ready(Ok(round)))
         }
     }
 
     #[tokio::test]
-    async fn a_proof_remembers_what_was_said_and_ends() {
+    async fn a_method_remembers_earlier_rounds_and_ends() {
         let context = context_of(|_| {});
         let (front, client) = (context.front(), &context.client);
-        let mut rounds = Rounds::of(RootAuth::Unix, Box::new(Echo { said: Vec::new() }));
+        let mut rounds = Rounds::of(RootAuth::Unix, Box::new(Echo { heard: Vec::new() }));
         for expected in ["a", "aa", "aaa"] {
             let Ok(Round::GoesOn(more)) = rounds.next(front, client, b"a").await else {
                 panic!("it goes on")
@@ -129,7 +129,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, limits::ROOT_LOGIN_ROUNDS_MAX);
-        // By another way from the beginning.
+        // By another method from the beginning.
         let mut other = Rounds::by(RootAuth::Host, Some(rounds));
         assert!(matches!(other.next(front, client, b"a").await, Ok(Round::Over(None))));
     }

@@ -1,7 +1,7 @@
 //! The sessions that there are, and the connections of each.
 //!
 //! A session begins with the login on one connection, its main one, and ends with it. Others join it by its id, which
-//! nobody can guess, and carry answers. What goes between connections of a session goes through their inboxes.
+//! cannot be guessed, and carry answers. What goes between connections of a session goes through their inboxes.
 
 use std::collections::HashMap;
 use std::io;
@@ -33,16 +33,16 @@ impl<F> Default for Sessions<F> {
     }
 }
 
-/// What the connections of a session know of each other.
+/// State that the connections of a session share.
 pub(crate) struct Connections<F> {
     pub(crate) session: Arc<Session<F>>,
     client: IpAddr,
     is_tls: bool,
-    /// Whom the certificate of its main connection names.
+    /// The identity by the certificate of its main connection.
     certificate: Arc<Identity>,
-    /// Who it is, since the login.
+    /// The identity of its client, since the login.
     identity: OnceLock<Arc<Identity>>,
-    /// What its main connection has asked of others.
+    /// The reads that its main connection has given to others.
     pub(crate) delegated: Arc<Delegated>,
     bound: Mutex<Bound>,
     /// Nothing is left of it.
@@ -52,7 +52,7 @@ pub(crate) struct Connections<F> {
 #[derive(Default)]
 struct Bound {
     paths: [Option<Inbox>; limits::ROOT_BOUND_MAX],
-    /// How many there have been at the same time.
+    /// The most that there have been at the same time.
     most: usize,
     /// The main connection has ended.
     is_over: bool,
@@ -84,7 +84,7 @@ impl<F> Sessions<F> {
         F: Default,
     {
         let mut id = SessionId::default();
-        // From the operating system: whoever could guess it could end the session, or get its answers.
+        // From the operating system: a client that could guess it could end the session, or get its answers.
         rustix::rand::getrandom(&mut id.0, rustix::rand::GetRandomFlags::empty())?;
         let session = Arc::new(Session::new(id, user, agent));
         let gone = watch::Sender::new(false);
@@ -112,14 +112,14 @@ impl<F> Sessions<F> {
     ) -> Result<Joined<F>, Failure> {
         let unknown = || Failure::new(ErrorCode::NOT_FOUND, "session not found");
         let all = self.known().get(&id).cloned().ok_or_else(unknown)?;
-        let (own, shown) = (&all.certificate, &client.identity);
-        let is_other = !own.is_anonymous() && !shown.is_anonymous() && !is_same(own, shown);
+        let (own, other) = (&all.certificate, &client.identity);
+        let is_other = !own.is_anonymous() && !other.is_anonymous() && !is_same(own, other);
         if all.client != client.address || is_other {
             let what = "the session is another client's";
             return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, what));
         }
         if all.is_tls && !is_tls {
-            let what = "the session is encrypted, so its connections have to be";
+            let what = "the session is encrypted: begin TLS on this connection as well";
             return Err(Failure::new(ErrorCode::TLS_REQUIRED, what));
         }
         let mut bound = all.lock();
@@ -136,7 +136,7 @@ impl<F> Sessions<F> {
         Ok(Joined { all, path_id })
     }
 
-    /// The session of this id that this client has begun. One that was nobody's is of whoever is where it was.
+    /// The session of this id that this client has begun. An anonymous one belongs to every client of the same address.
     pub(crate) fn of_client(
         &self,
         id: SessionId,
@@ -152,7 +152,7 @@ impl<F> Sessions<F> {
         }
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.known().len()
     }
@@ -164,13 +164,13 @@ impl<F> Sessions<F> {
 }
 
 impl<F> Connections<F> {
-    /// Its client has proved to be this.
+    /// Its client has proved this identity.
     pub(crate) fn proved(&self, identity: Arc<Identity>) {
         // There is one login.
         let _ = self.identity.set(identity);
     }
 
-    /// Who its client is.
+    /// The identity of its client.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         self.identity.get().unwrap_or(&self.certificate)
     }
@@ -178,12 +178,13 @@ impl<F> Connections<F> {
     /// Ends the session, and waits until nothing is left of it.
     pub(crate) async fn end(&self) {
         let mut gone = self.gone.subscribe();
-        // If there is nobody to tell, it has ended.
+        // Without a receiver it has ended.
         let _ = self.delegated.main().send(Event::End);
         let _ = gone.wait_for(|gone| *gone).await;
     }
 
-    /// Where answers of this path go; `None` when it was never bound, or is not any longer.
+    /// The inbox of the connection that carries answers of this path; `None` when it was never bound, or is not any
+    /// longer.
     pub(crate) fn path(&self, path_id: PathId) -> Option<Inbox> {
         let index = usize::from(path_id.0).checked_sub(1)?;
         self.lock().paths.get(index)?.clone()
@@ -191,7 +192,7 @@ impl<F> Connections<F> {
 
     /// Gives a read to a bound connection; it comes back when that has ended meanwhile.
     pub(crate) fn delegate(&self, path: &Inbox, mut job: ReadJob) -> Result<(), Box<ReadJob>> {
-        job.delegation = Some(Delegation::new(&self.delegated, job.asked.stream));
+        job.delegation = Some(Delegation::new(&self.delegated, job.pending.stream));
         match path.send(Event::Delegated(job)) {
             Err(SendError(Event::Delegated(mut job))) => {
                 job.delegation.take().into_iter().for_each(Delegation::settle);
@@ -201,7 +202,7 @@ impl<F> Connections<F> {
         }
     }
 
-    /// Whether a connection has had this path.
+    /// True if a connection has had this path.
     pub(crate) fn was_bound(&self, path_id: PathId) -> bool {
         path_id != PathId::MAIN && usize::from(path_id.0) <= self.lock().most
     }
@@ -213,13 +214,13 @@ impl<F> Connections<F> {
 }
 
 impl<F> Main<F> {
-    /// Tells the other connections that it is over, and forgets the session: nobody joins it any longer.
+    /// Tells the other connections that it is over, and forgets the session: no other joins it any longer.
     pub(crate) fn close(&self) {
         self.sessions.known().remove(&self.all.session.id);
         let mut bound = self.all.lock();
         bound.is_over = true;
         for inbox in bound.paths.iter_mut().filter_map(Option::take) {
-            // Whoever is gone need not be told.
+            // A connection that is gone need not be told.
             let _ = inbox.send(Event::End);
         }
     }

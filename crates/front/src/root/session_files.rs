@@ -1,5 +1,5 @@
-//! The files that a session has open, as far as the front has to know them: it reads what is read, and tells logs what a
-//! request is about.
+//! The files that a session has open, as far as the front has to know them: it answers reads, and names the files in
+//! logs.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use super::answer::Failure;
 
 /// The files that a session has open.
 pub trait SessionFiles: Default + Send + Sync + 'static {
-    /// How many there are.
+    /// Their number.
     fn count(&self) -> usize;
 
-    /// The file that a request means, which is called `act` in a message that there is none.
+    /// The file of a handle; `act` names the request in a message that there is none.
     fn readable(&self, handle: Handle, act: &str) -> Result<Arc<dyn Readable>, Failure>;
 }
 
 /// An open file, for as long as a read uses it.
 pub trait Readable: Send + Sync {
-    /// As the client named it, for messages and logs.
+    /// The path in the client's own form, for messages and logs.
     fn path(&self) -> &[u8];
 
     /// Its bytes, if the client may read them.
     fn object(&self) -> Result<&Arc<dyn Object>, Failure>;
 
-    /// How long it is now, which may be more or less than when it was opened.
+    /// The length at this moment, which may be more or less than when it was opened.
     fn size_bytes(&self) -> StoreResult<u64>;
 
-    /// Whether it was opened to be changed.
+    /// True if it was opened for changes.
     fn is_changing(&self) -> bool;
 
     /// Counts bytes that were sent.

@@ -5,9 +5,9 @@ use gridlane_xrd::request::Set;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Session;
-use crate::access_log::told;
+use crate::access_log::loggable;
 
-/// Answers `set`. What the client calls itself, and what it says of what it does, comes into the log.
+/// Answers `set`. The client's name for itself, and for its activity, come into the log.
 pub(crate) fn set<F>(session: &Session<F>, request: &Set) -> Outcome {
     let text = String::from_utf8_lossy(&request.text);
     let text = text.trim();
@@ -17,11 +17,11 @@ pub(crate) fn set<F>(session: &Session<F>, request: &Set) -> Outcome {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match (word, rest.trim().split_once(' ').unwrap_or((rest.trim(), ""))) {
         ("appid", _) => {
-            session.set_purpose(told(rest));
+            session.set_purpose(loggable(rest));
             Ok(Answer::done())
         }
         ("monitor", ("info", info)) => {
-            session.set_purpose(told(info));
+            session.set_purpose(loggable(info));
             // By this number a monitoring stream would name it; there is none.
             Ok(Answer::Ok(vec![0; 4]))
         }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_into_the_log() {
+    fn the_client_s_activity_is_logged() {
         let session = Session::<()>::new(Default::default(), "ann", "xrdcp v5.5.3");
         let say = |text: &str| match set(&session, &Set { modifier: 0, text: text.as_bytes().to_vec() }) {
             Ok(Answer::Ok(bytes)) => Ok(bytes),

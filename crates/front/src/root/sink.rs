@@ -1,4 +1,4 @@
-//! Where the data of a request go.
+//! The destination of a request's data.
 //!
 //! The connection fills what a sink gives it, and can do other things while it waits for bytes:
 //!
@@ -13,17 +13,17 @@ use super::answer::{Failure, Outcome};
 
 /// Takes the data of one request.
 pub trait Sink: Send + 'static {
-    /// Where the next bytes belong. None: what has come is to be [written](Sink::write), or it is
+    /// The place of the next bytes. None: what has come is to be [written](Sink::write), or it is
     /// [done](Sink::is_done).
     fn room(&mut self) -> &mut [u8];
 
     /// So many bytes came into the [`room`](Sink::room).
     fn took(&mut self, count: usize);
 
-    /// Whether nothing is left to be taken and written.
+    /// True if nothing is left to be taken and written.
     fn is_done(&self) -> bool;
 
-    /// Does what is to be done with what has come.
+    /// Writes what has come.
     fn write(&mut self) -> impl Future<Output = ()> + Send;
 
     /// The answer, when it is [done](Sink::is_done).
@@ -44,7 +44,7 @@ impl NoData {
     /// Of a service that takes no data.
     pub fn new(head: &RequestHead) -> NoData {
         let mut failure = Failure::new(ErrorCode::UNSUPPORTED, "this server takes no data");
-        // Of its data nobody knows where they end before their list was read.
+        // The end of its data is not known before their list was read.
         failure.closes = matches!(head.id, RequestId::WRITEV | RequestId::CHKPOINT);
         NoData { left: head.payload_len.into(), buffer: [0; ROOM_BYTES], failure }
     }

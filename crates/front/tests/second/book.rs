@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use crate::later::Later;
 
-/// What is in it.
+/// The entries.
 #[derive(Clone)]
 pub(crate) struct Entries {
     pub(crate) words: HashMap<&'static str, &'static str>,
@@ -70,7 +70,7 @@ impl Service for Book {
             }
             Ok(Some(word)) => Reply::new(Status::OK).payload(Payload::Bytes(word.into())),
             Ok(None) => Reply::failure(Status::NOT_FOUND, "there is no such name"),
-            Err(reason) => self.front.asking.denied(exchange.client, reason, true),
+            Err(reason) => self.front.auth_methods.denied(exchange.client, reason, true),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A payload whose end waits for somebody else.
+//! A payload whose end waits for another task.
 
 use std::io;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use gridlane_xrd::{ErrorCode, Status, ztn};
 use crate::root::RootClient;
 use crate::site::{Site, query, word};
 
-/// As somebody whose token is not asked for.
+/// A client whose token is not asked for.
 fn unproved(mut client: RootClient) -> RootClient {
     client.login();
     let credentials = b"unix\0tester users\0".to_vec();
@@ -29,7 +29,7 @@ fn unproved(mut client: RootClient) -> RootClient {
     client
 }
 
-/// A session in clear text, of nobody in particular.
+/// An anonymous session in clear text.
 fn anyone(site: &Site) -> RootClient {
     unproved(RootClient::stranger(site.address))
 }
@@ -48,7 +48,7 @@ fn names_are_looked_up_in_clear_text_and_over_tls() {
 }
 
 #[test]
-fn a_token_says_who_asks() {
+fn a_token_names_the_requester() {
     let site = Site::start();
     let token = site.iam.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
@@ -74,7 +74,7 @@ fn a_token_says_who_asks() {
 }
 
 #[test]
-fn who_asks_too_often_waits() {
+fn a_client_over_its_limit_waits() {
     let site = Site::with(|settings| {
         settings.client_limits = ClientLimits { requests_per_s: Some(1), ..ClientLimits::default() };
     });
@@ -137,7 +137,7 @@ fn a_reload_holds_from_the_next_request_on() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_it_was_asked() {
+fn a_server_that_stops_answers_requests_that_began() {
     let mut site = Site::start();
     let (mut http, mut idle, mut root) = (site.http(), site.http(), anyone(&site));
     assert_eq!(idle.get("/public/name", "").0, 200);
@@ -146,7 +146,7 @@ fn a_server_that_stops_answers_what_it_was_asked() {
     let asked = root.send(query("/public/name"), &[]);
     site.wait_for_asked(3);
     site.begin_stop();
-    // Who asks nothing is let go at once, and nobody else gets in.
+    // A client that asks nothing is let go at once, and no other gets in.
     assert!(idle.is_ended());
     drop(idle);
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A server of the service, who believes an issuer of tokens, and its clients.
+//! A server of the service, which believes an issuer of tokens, and its clients.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ impl Iam {
         Arc::new(Iam(EcdsaKeyPair::from_pkcs8(how, der.as_ref(), &random).unwrap()))
     }
 
-    /// A token of somebody.
+    /// A valid token.
     pub(crate) fn token(&self) -> String {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let claims = json!({
@@ -105,7 +105,7 @@ impl Site {
         Site::with(|_| {})
     }
 
-    /// Looks up `/public/…` for anyone and `/members/…` for who is known.
+    /// Looks up `/public/…` for every client and `/members/…` for those with an identity.
     pub(crate) fn with(adjust: impl FnOnce(&mut Settings<Entries>)) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(directory.path(), &["localhost".to_owned()]).unwrap();
@@ -200,7 +200,7 @@ impl Site {
     }
 }
 
-/// What is known of the names.
+/// The entries of the names.
 fn words(word: &'static str) -> HashMap<&'static str, &'static str> {
     HashMap::from([("/public/name", word), ("/public/name/", word), ("/members/name", word)])
 }
@@ -294,7 +294,7 @@ impl<T: Read + Write> Http<T> {
         }
     }
 
-    /// Whether the server has ended the connection.
+    /// True if the server has ended the connection.
     pub(crate) fn is_ended(&mut self) -> bool {
         matches!(self.0.read(&mut [0]), Ok(0))
     }
@@ -305,7 +305,7 @@ pub(crate) fn query(path: &str) -> Query {
     Query::new(QueryKind::XATTR, path)
 }
 
-/// What is answered to it.
+/// The word of an answer.
 pub(crate) fn word(answer: Result<RootAnswer, Refusal>) -> String {
     String::from_utf8(answer.unwrap().body).unwrap().trim_end_matches('\0').to_owned()
 }

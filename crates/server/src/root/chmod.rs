@@ -7,7 +7,7 @@ use gridlane_xrd::request::Chmod;
 use super::places::{Context, Places as _};
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
-/// Permissions that a client can give: not that anybody may write, as in XRootD.
+/// Permissions that a client can give. Write access for all others is none of them, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;
 
 /// Answers `chmod`.
@@ -30,7 +30,7 @@ mod tests {
     use gridlane_xrd::ErrorCode;
 
     #[test]
-    fn all_but_what_others_may_write() {
+    fn any_mode_but_write_access_for_others() {
         let context = context();
         let change = |path: &str, mode| wait(chmod(&context, &Chmod { about: arg(path), mode }));
         let mode = || stat_of(&context, "/d/f").unwrap().more.unwrap().mode & 0o7777;

@@ -1,4 +1,4 @@
-//! `close` and `sync`, and the end of a session: what was written is brought where it is to be.
+//! `close` and `sync`, and the end of a session: what was written is brought to its file.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
     Ok(Answer::done())
 }
 
-/// Ends all files of a session that is over, after the requests that use them. What nobody was to see before its
+/// Ends all files of a session that is over, after the requests that use them. A file that was to be hidden until its
 /// close is gone, the rest stays as it is.
 pub(crate) async fn end_all(context: &Context) {
     let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");

@@ -1,4 +1,4 @@
-//! What is in a directory, made while it is sent.
+//! Listings of directories, made while they are sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -51,7 +51,7 @@ pub(crate) async fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
         false => Listed::Names(spot.storage().names(&spot.object).await.map_err(failed)?),
     };
     let rights = Rights::of(&spot);
-    // Who may only list a directory is not told what is in the files.
+    // A client that may only list a directory is not told the contents of its files.
     let digests = checksum.filter(|_| rights.read).map(|_| context.service().digests.clone());
     let waiting = VecDeque::new();
     let mut lister =
@@ -67,7 +67,7 @@ fn failed(about: &PathArg, error: &gridlane_store::StoreError) -> Failure {
     Failure::of_store(ACT, &about.path, error)
 }
 
-/// What is told of each entry.
+/// The form of each entry.
 #[derive(Clone, Copy)]
 struct Form {
     has_stat: bool,
@@ -86,14 +86,14 @@ impl Form {
     }
 }
 
-/// A name, and what is known of it if that is wanted.
+/// A name, and its metadata if that is wanted.
 struct Entry {
     name: Vec<u8>,
     metadata: Option<Metadata>,
     checksum: Option<String>,
 }
 
-/// What the storage tells.
+/// The entries of a storage.
 enum Listed {
     Entries(Entries),
     Names(Names),
@@ -104,12 +104,12 @@ struct Lister {
     spot: Spot,
     rights: Rights,
     form: Form,
-    /// Where checksums are known, if they are wanted.
+    /// The known checksums, if they are wanted.
     digests: Option<Digests>,
     listed: Listed,
     /// Entries that were read and not written yet.
     waiting: VecDeque<Entry>,
-    /// What comes next: only the last one ends without a line break, so one has to be known in advance.
+    /// The next entry: only the last one ends without a line break, so one has to be known in advance.
     next: Option<Entry>,
     /// It is more than one part.
     goes_on: bool,
@@ -117,7 +117,7 @@ struct Lister {
 }
 
 impl Lister {
-    /// Appends entries until there is a piece; whether there are more.
+    /// Appends entries until there is a piece; returns true if there are more.
     async fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
         let end = out.len() + limits::ROOT_LISTING_PIECE_BYTES;
         // Most listings are short; one that goes on has a first part already.
@@ -188,7 +188,7 @@ impl Lister {
 
     /// More may be granted to an entry than to its directory, and never less.
     fn rights_of(&self, name: &[u8]) -> Rights {
-        // Where nothing is left to be granted nobody need make a path of each name.
+        // Where nothing is left to be granted, names need not become paths.
         let is_less = !self.rights.are_all(self.spot.export.allow_write);
         match is_less.then(|| self.spot.object.join(name)).flatten() {
             Some(object) => Rights::of(&self.spot.at(object)),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_what_is_known_of_them() {
+    fn names_and_their_metadata() {
         let context = context();
         let plain = entries(&context, "/d/", DirlistOptions::NONE);
         let names: Vec<&[u8]> = plain.iter().map(|entry| entry.name.as_slice()).collect();
@@ -270,7 +270,7 @@ mod tests {
         let (code, text) =
             crate::root::testing::error(list(&context, "/d?cks.type=foo", DirlistOptions::CHECKSUM));
         assert_eq!((code, text.as_str()), (ErrorCode::SERVER_ERROR, "foo checksum not supported."));
-        // Who does not ask for checksums is not told that there is none such.
+        // A client that does not ask for checksums is not told that there is none such.
         assert_eq!(entries(&context, "/d?cks.type=foo", DirlistOptions::STAT).len(), 2);
     }
 

@@ -11,9 +11,9 @@ use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::places::{Context, Places as _, allowed};
 use crate::export::Spot;
-use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
+use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
 
-/// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
+/// Answers `fattr`. Each name has its own status, in an answer that is good as a whole; only a list fails as one.
 pub(crate) async fn fattr(context: &Context, request: &Fattr) -> Outcome {
     let act = match request.kind {
         FattrKind::LIST => "list fattrs",
@@ -28,7 +28,8 @@ pub(crate) async fn fattr(context: &Context, request: &Fattr) -> Outcome {
         FattrAbout::Handle(handle) => {
             let file = context.session.files.get(*handle, "fattr")?;
             if changes && !file.is_changing() {
-                let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
+                let text =
+                    format!("Unable to {act} {}; it is open for reading only", printable_path(&file.path));
                 return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));
             }
             let client = file.spot.client.for_request();
@@ -69,7 +70,7 @@ async fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreErr
             true => posix.attribute(&spot.object, &name).await?,
             false => Some(Vec::new()),
         };
-        // None: somebody removed it meanwhile.
+        // None: it was removed meanwhile.
         let Some(value) = value else { continue };
         bytes += name.len() + value.len();
         if bytes > limits::ROOT_ATTRIBUTE_LIST_BYTES_MAX {
@@ -80,10 +81,10 @@ async fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreErr
     Ok(attributes)
 }
 
-async fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<Vec<u8>, One> {
+async fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<Vec<u8>, AttributeError> {
     let posix = spot.storage().posix().ok_or(StoreError::Unsupported)?;
     match request.kind {
-        FattrKind::GET => posix.attribute(&spot.object, name).await?.ok_or(One::Missing),
+        FattrKind::GET => posix.attribute(&spot.object, name).await?.ok_or(AttributeError::Missing),
         FattrKind::SET => {
             let must_be_new = request.options.has(FattrOptions::NEW);
             posix.set_attribute(&spot.object, name, value, must_be_new).await?;
@@ -91,27 +92,27 @@ async fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<
         }
         _ => match posix.remove_attribute(&spot.object, name).await? {
             true => Ok(Vec::new()),
-            false => Err(One::Missing),
+            false => Err(AttributeError::Missing),
         },
     }
 }
 
-/// Why it did not go well for one name.
-enum One {
+/// The failure for one name.
+enum AttributeError {
     Missing,
     Store(StoreError),
 }
 
-impl From<StoreError> for One {
-    fn from(error: StoreError) -> One {
-        One::Store(error)
+impl From<StoreError> for AttributeError {
+    fn from(error: StoreError) -> AttributeError {
+        AttributeError::Store(error)
     }
 }
 
-fn code_of(why: One) -> ErrorCode {
+fn code_of(why: AttributeError) -> ErrorCode {
     match why {
-        One::Missing => ErrorCode::ATTRIBUTE_NOT_FOUND,
-        One::Store(error) => Failure::of_store("", b"", &error).code,
+        AttributeError::Missing => ErrorCode::ATTRIBUTE_NOT_FOUND,
+        AttributeError::Store(error) => Failure::of_store("", b"", &error).code,
     }
 }
 
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_not_there_or_not_allowed() {
+    fn missing_and_denied_files() {
         let context = context();
         for kind in [FattrKind::GET, FattrKind::SET, FattrKind::DELETE] {
             let outcome = ask(&context, "/nope", kind, 0, &[("k", "v")]);

@@ -25,20 +25,20 @@ use super::written::Written;
 use crate::digests::Digests;
 use crate::export::Spot;
 use gridlane_front::metrics::{CountedIn, Metrics};
-use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::answer::{Failure, printable_path};
 use gridlane_front::root::session_files::{Readable, SessionFiles};
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
 
-/// What all sessions of a server share of their open files.
+/// State that all sessions of a server share about their open files.
 pub(crate) struct OpenFiles {
-    /// Who may open what.
+    /// The locks.
     pub(crate) locks: Arc<Locks>,
     room: Arc<Budget>,
 }
 
 impl OpenFiles {
-    /// So many.
+    /// With this budget.
     pub(crate) fn of(room: Arc<Budget>) -> OpenFiles {
         OpenFiles { locks: Arc::default(), room }
     }
@@ -68,7 +68,7 @@ struct Inner {
 
 pub(crate) struct Entry {
     file: Arc<OpenFile>,
-    /// Told when nobody has `file` any longer.
+    /// Resolves when no request uses `file` any longer.
     left: oneshot::Receiver<()>,
 }
 
@@ -86,13 +86,13 @@ impl Deref for OpenFile {
     }
 }
 
-/// What is known of an open file.
+/// The state of an open file.
 pub(crate) struct FileState {
-    /// As the client named it, for messages and logs.
+    /// The path in the client's own form, for messages and logs.
     pub(crate) path: Vec<u8>,
-    /// Where it was when it was opened.
+    /// Its place when it was opened.
     pub(crate) spot: Spot,
-    /// When it was opened.
+    /// The time when it was opened.
     pub(crate) opened: Instant,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
@@ -107,8 +107,8 @@ pub(crate) struct FileState {
     _upload: Option<CountedIn>,
 }
 
-/// What an open made.
-pub(crate) struct New {
+/// A file that was just opened.
+pub(crate) struct NewFile {
     pub(crate) path: Vec<u8>,
     pub(crate) spot: Spot,
     pub(crate) content: Content,
@@ -126,7 +126,7 @@ pub(crate) enum Content {
     Changing {
         /// The file.
         file: Arc<dyn WritableFile>,
-        /// As it was opened.
+        /// Its metadata when it was opened.
         metadata: Metadata,
         /// It is seen when it is closed, and gone if it never is (persist on successful close).
         is_pending: bool,
@@ -145,24 +145,24 @@ struct Changes {
     written: Written,
     /// Pages that were not what their checksum said, by place and length, until they are sent again.
     wrong: BTreeSet<(u64, usize)>,
-    /// What could not be written, until it is. Only of files that are not seen yet.
+    /// Bytes that could not be written, until they are. Only of files that are not seen yet.
     failed: RangeSet,
 }
 
 impl FileState {
     /// Its bytes, for reading, if the client may.
     pub(crate) fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
-        // Who may only store files opens them in the same way as who may read them as well.
+        // A client that may only store files opens them in the same way as one that may read them as well.
         match self.changing.as_ref().and_then(|_| self.spot.refusal(Operation::Read)) {
             None => Ok(&self.object),
             Some(why) => Err(Failure::new(
                 ErrorCode::NOT_AUTHORIZED,
-                format!("Unable to read {}; permission denied: {why}", shown(&self.path)),
+                format!("Unable to read {}; permission denied: {why}", printable_path(&self.path)),
             )),
         }
     }
 
-    /// What is known of it now.
+    /// The metadata at this moment.
     pub(crate) async fn metadata(&self) -> StoreResult<Metadata> {
         match &self.changing {
             Some(changing) => changing.file.look().await,
@@ -170,7 +170,7 @@ impl FileState {
         }
     }
 
-    /// How long it is now, which may be more or less than when it was opened.
+    /// The length at this moment, which may be more or less than when it was opened.
     pub(crate) fn size_bytes(&self) -> StoreResult<u64> {
         match (&self.changing, self.object.as_file()) {
             (Some(changing), _) => Ok(changing.file.metadata()?.size_bytes),
@@ -179,12 +179,12 @@ impl FileState {
         }
     }
 
-    /// Whether it is gone unless it is closed in good order.
+    /// True if it is gone unless it is closed in good order.
     pub(crate) fn is_pending(&self) -> bool {
         self.changing.as_ref().is_some_and(|changing| changing.is_pending)
     }
 
-    /// Whether it was opened to be changed.
+    /// True if it was opened to be changed.
     pub(crate) fn is_changing(&self) -> bool {
         self.changing.is_some()
     }
@@ -192,7 +192,7 @@ impl FileState {
     /// For writing, if it was opened for that. `act` is the verb for a message.
     pub(crate) fn changing(&self, act: &str) -> Result<&Changing, Failure> {
         self.changing.as_ref().ok_or_else(|| {
-            let text = format!("Unable to {act} {}; bad file descriptor", shown(&self.path));
+            let text = format!("Unable to {act} {}; bad file descriptor", printable_path(&self.path));
             Failure::new(ErrorCode::FILE_NOT_OPEN, text)
         })
     }
@@ -222,7 +222,7 @@ impl FileState {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Closes it, when nobody uses it any longer.
+    /// Closes it, when no request uses it any longer.
     pub(crate) async fn close(&self, digests: &Digests) -> Result<(), Failure> {
         let Some(changing) = &self.changing else { return Ok(()) };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
@@ -246,7 +246,7 @@ impl FileState {
         lacks.map_or(Ok(()), Err)
     }
 
-    /// Lets go of it: what nobody was to see before its close is gone by then.
+    /// Closes it without its bytes: a file that was to be hidden until its close is gone by then.
     pub(crate) async fn discard(self) {
         drop(self.object);
         if let Some(changing) = self.changing {
@@ -309,22 +309,22 @@ impl Changing {
 }
 
 impl Changes {
-    /// Why it is not what the client wanted to write, if so.
+    /// The reason why it is not what the client wanted to write, if so.
     fn lacks(&self, path: &[u8]) -> Option<Failure> {
         if !self.wrong.is_empty() {
             let text = format!("{} uncorrected checksum errors", self.wrong.len());
             return Some(Failure::new(ErrorCode::CHECKSUM_ERROR, text));
         }
         let first = self.failed.first()?;
-        let text = format!("Unable to close {}; {first} could not be written before", shown(path));
+        let text = format!("Unable to close {}; {first} could not be written before", printable_path(path));
         Some(Failure::new(ErrorCode::IO_ERROR, text))
     }
 }
 
-/// What is being changed, as something to read.
+/// A file that is being changed, for reading.
 struct View {
     file: Arc<dyn WritableFile>,
-    /// As of the moment of opening.
+    /// The metadata at the moment of opening.
     metadata: Metadata,
 }
 
@@ -349,7 +349,7 @@ impl Object for View {
         self.file.read_at(target, offset)
     }
 
-    /// Whoever reads what is being changed knows that it is.
+    /// A reader of a file that is being changed knows that it is.
     fn is_unchanged_nowait(&self) -> Option<bool> {
         Some(true)
     }
@@ -360,7 +360,7 @@ impl Object for View {
 }
 
 impl Files {
-    /// The file that a request means, which is called `act` in a message that there is none.
+    /// The file of a handle; `act` names the request in a message that there is none.
     pub(crate) fn get(&self, handle: Handle, act: &str) -> Result<Arc<OpenFile>, Failure> {
         let file = self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file));
         file.ok_or_else(|| Failure::not_open(act))
@@ -374,8 +374,8 @@ impl Files {
         }
     }
 
-    /// Takes a file in; returns what later requests call it.
-    pub(crate) fn insert(&self, new: New) -> Result<Handle, Failure> {
+    /// Takes a file in; returns its handle.
+    pub(crate) fn insert(&self, new: NewFile) -> Result<Handle, Failure> {
         let (object, changing) = match new.content {
             Content::Reading(object) => (object, None),
             Content::Changing { file, metadata, is_pending } => {
@@ -469,11 +469,11 @@ impl Readable for OpenFile {
 }
 
 impl Entry {
-    /// The file, when nobody uses it any longer.
+    /// The file, when no request uses it any longer.
     pub(crate) async fn settled(self) -> Arc<FileState> {
         let state = Arc::clone(&self.file.state);
         drop(self.file);
-        // An error, always: it is how the last one's leaving looks.
+        // An error, always: the last user drops its end.
         let _ = self.left.await;
         state
     }

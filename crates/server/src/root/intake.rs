@@ -1,19 +1,19 @@
 //! `write`, `pgwrite`, `writev`: bytes of a client become bytes of files. And `chkpoint`, which may bring some and does
 //! nothing with them.
 //!
-//! The data plane of uploads: bytes go from the socket into a page-aligned buffer, are hashed while they are in
-//! cache, and are written from the same buffer. A request may bring 2 GiB, and there is
-//! never more of it in memory than the buffer.
+//! The data plane of uploads: bytes go from the socket into a page-aligned buffer, are hashed while they are in cache,
+//! and are written from the same buffer. A request may bring 2 GiB, and there is never more of it in memory than the
+//! buffer.
 //!
-//! Whoever owns the connection fills the buffer, and can do other things while it waits for bytes:
+//! The owner of the connection fills the buffer, and can do other things while it waits for bytes:
 //!
 //! ```text
 //! new ─▶ room, took … until there is no room ─▶ write ─┬▶ room …
 //!                                                      └▶ is_done ─▶ finish: the answer
 //! ```
 //!
-//! Of a request that fails the bytes are taken all the same, so that the connection goes on; but where nobody knows
-//! how many there are, it is done at once, and its failure ends the connection.
+//! Of a request that fails the bytes are taken all the same, so that the connection goes on; but where their number is
+//! not known, it is done at once, and its failure ends the connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,17 +50,17 @@ pub struct Intake {
     failure: Option<Failure>,
 }
 
-/// What is done with the bytes.
+/// The use of the bytes.
 enum Work {
-    /// They say where those go that come behind them: the list of `writev`.
+    /// They name the places of the bytes behind them: the list of `writev`.
     List,
     /// They are the head of another request, which `chkpoint` is to do.
     Inner,
     /// They are written one behind the other.
     Bytes {
-        /// What is still to be written.
+        /// The ranges that are still to be written.
         elements: VecDeque<Element>,
-        /// What has to be on the device before the answer.
+        /// The files that have to be on the device before the answer.
         syncs: Vec<Arc<OpenFile>>,
     },
     /// They are pages with checksums.
@@ -69,13 +69,13 @@ enum Work {
     Nothing,
 }
 
-/// Where bytes go.
+/// A place for bytes.
 type Element = (Arc<OpenFile>, ByteRange);
 
 struct Pages {
     file: Arc<OpenFile>,
     offset: u64,
-    /// What is still to be written.
+    /// The range that is still to be written.
     left: ByteRange,
     /// The page that is sent again, if that is what it is.
     retried: Option<(u64, usize)>,
@@ -140,7 +140,7 @@ impl Intake {
         }
     }
 
-    /// What is not written will not be.
+    /// Fails the request: the rest is not written.
     fn fail(&mut self, mut failure: Failure) {
         match std::mem::replace(&mut self.work, Work::Nothing) {
             Work::Bytes { elements, .. } => {
@@ -239,7 +239,7 @@ impl Sink for Intake {
     }
 }
 
-/// What a list of `writev` is about, and how many bytes follow it.
+/// The files and ranges of a list of `writev`, and the number of bytes that follow it.
 fn list(context: &Context, body: &[u8; 16], list: &[u8]) -> Result<(Work, u64), Failure> {
     let request = WriteV::parse(body, list)?;
     let ranges = request.segments.iter();
@@ -253,7 +253,7 @@ fn list(context: &Context, body: &[u8; 16], list: &[u8]) -> Result<(Work, u64), 
     Ok((Work::Bytes { elements, syncs }, request.data_len()))
 }
 
-/// How many bytes follow the request that a checkpoint is to do, where anybody knows.
+/// The number of bytes that follow the request of a checkpoint, where it is known.
 fn counted(outer: &RequestHead, inner: &[u8]) -> Result<u64, Failure> {
     let inner = match inner.first_chunk() {
         Some(inner) => RequestHead::parse(inner)?,
@@ -271,8 +271,8 @@ fn no_checkpoints() -> Failure {
     Failure::new(ErrorCode::UNSUPPORTED, "checkpoints are not supported")
 }
 
-/// The bytes come on this connection. With another path id they would come on another one, and nobody knows what
-/// comes here instead.
+/// The bytes come on this connection. With another path id they would come on another one, and what comes here instead
+/// is not known.
 fn check_path_id(path_id: PathId) -> Result<(), Failure> {
     match path_id {
         PathId::MAIN => Ok(()),
@@ -280,7 +280,7 @@ fn check_path_id(path_id: PathId) -> Result<(), Failure> {
     }
 }
 
-/// What is to be written where: nothing, if one of them cannot be.
+/// The files and ranges that are to be written: none, if one of them cannot be.
 fn elements(
     context: &Context,
     act: &str,

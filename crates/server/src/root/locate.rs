@@ -13,7 +13,7 @@ use gridlane_front::root::answer::{Answer, Outcome};
 /// Answers `locate`.
 ///
 /// The address is the one that the client reached, since that is known to lead here. A client that prefers names gets
-/// the one that the operator says, if it came from another machine.
+/// the operator's name for the server, if it came from another machine.
 pub(crate) async fn locate(context: &Context, request: &Locate) -> Outcome {
     let about = match request.about.path.strip_prefix(b"*") {
         Some(b"") => PathArg::new("/"),

@@ -1,7 +1,7 @@
-//! Who may have which file open: one who changes it, or any number of those who read it.
+//! Locks of open files: one session changes a file, or any number of them read it.
 //!
-//! It holds among the sessions of root://, as in XRootD. Uploads over HTTP do not ask: they replace a file by
-//! another, and whoever has the old one open keeps it.
+//! They hold among the sessions of root://, as in XRootD. Uploads over HTTP ignore them: they replace a file by
+//! another, and sessions that have the old one open keep it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,16 +12,16 @@ use gridlane_dav::ResourcePath;
 use gridlane_store::ObjectPath;
 use gridlane_store::storage::FileIdentity;
 
-/// What is locked, in the export that has this path.
+/// The subject of a lock, in the export that has this path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// What may be at a path: a file that nobody sees yet has nothing else.
+    /// A path: a file that is not seen yet has no other lock.
     Path(ResourcePath, ObjectPath),
     /// A file, whatever its names.
     File(ResourcePath, FileIdentity),
 }
 
-/// What for.
+/// The purpose of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usage {
     /// To read.
@@ -30,7 +30,7 @@ pub(crate) enum Usage {
     Changing,
 }
 
-/// Somebody else has it open.
+/// Another session has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// To change it.
@@ -39,7 +39,7 @@ pub(crate) enum Taken {
     Read(usize),
 }
 
-/// As XRootD says it.
+/// The text of XRootD.
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,7 +63,7 @@ pub(crate) struct Lock {
 }
 
 impl Locks {
-    /// Takes a lock, or says who has it.
+    /// Takes a lock, or returns those that keep it from being taken.
     pub(crate) fn take(self: &Arc<Locks>, key: Key, usage: Usage) -> Result<Lock, Taken> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match (held.entry(key.clone()), usage) {

@@ -30,7 +30,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
             Err(error) => return failed(error),
         }
     }
-    // A client that does not ask for parents means it, whatever `create-parents` is for those that cannot ask.
+    // A client that does not ask for parents means it: `create-parents` is for protocols that cannot ask.
     if let Some((parent, _)) = spot.object.split_last()
         && request.parents
     {
@@ -45,7 +45,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     }
     match storage.make_directory(&spot.object).await {
         Ok(()) => {}
-        // Somebody else made it just now.
+        // Another request made it just now.
         Err(StoreError::Unexpected)
             if request.parents
                 && storage.look(&spot.object).await.is_ok_and(|there| there.is_directory()) =>
@@ -61,7 +61,7 @@ pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     }
 }
 
-/// Takes away what the client does not want of what a new directory has: what the umask takes stays away.
+/// Takes permissions that the client does not want from a new directory: those that the umask takes stay away.
 async fn set_mode(
     storage: &dyn gridlane_store::Storage,
     object: &gridlane_store::ObjectPath,
@@ -69,7 +69,7 @@ async fn set_mode(
 ) -> Result<(), StoreError> {
     let Some(posix) = storage.posix() else { return Ok(()) };
     let has = storage.look(object).await?.mode & 0o777;
-    // 0 is no wish, and the owner, who is this server, has to get in.
+    // 0 stands for none given, and the owner, which is this server, has to get in.
     let wanted = (u32::from(mode) | 0o700) & has;
     if mode == 0 || wanted == has { Ok(()) } else { posix.set_mode(object, wanted).await }
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already() {
+    fn existing_names() {
         let context = context();
         for (path, parents, expected) in [
             ("/d", false, Some(ErrorCode::ITEM_EXISTS)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may() {
+    fn without_permission() {
         let context = context_of(vec![export_at("/a/b")], |_| {});
         assert_eq!(code(make(&context, "/a/b/new", true, 0)), ErrorCode::NOT_AUTHORIZED);
         assert_eq!(code(make(&context, "/a", false, 0)), ErrorCode::ITEM_EXISTS);

@@ -1,4 +1,4 @@
-//! Other names.
+//! Renames.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
     let failed = |error: StoreError| Failure::of_store(ACT, &request.from.path, &error);
     let from = context.spot(&request.from, ACT, Operation::Rename)?;
     let to = context.spot_any(&request.to, ACT, &[Operation::Create, Operation::Overwrite])?;
-    // Who could move it to where they may read it could read it.
+    // A client that could move it to where it may read could read it.
     if to.may(Operation::Read) {
         allowed(&from, &request.from, ACT, Operation::Read)?;
     }
@@ -31,7 +31,7 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
     let source = storage.look(&from.object).await.map_err(failed)?;
     if source.is_directory() {
         allowed(&to, &request.to, ACT, Operation::Mkdir)?;
-        // Or could see of it what they may not where it is, wherever below their rights begin.
+        // It could also see of it what it may not see where it is, wherever below its rights begin.
         for seen in [Operation::Read, Operation::List] {
             if to.reaches(seen) {
                 allowed(&from, &request.from, ACT, seen)?;
@@ -66,7 +66,7 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
         storage.make_directories(&parent).await.map_err(failed)?;
     }
     let ends = (&from.object, &to.object);
-    // Whatever somebody makes there meanwhile, no directory is replaced.
+    // Whatever is made there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
     let source = (&source, &Expectation::Anything);
     match relocate::rename(&context.service().digests, storage, ends, overwrite, source).await {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_and_what_does_not() {
+    fn moves_that_succeed_and_that_fail() {
         let context = context();
         for (from, to, expected) in [
             ("/nope", "/x", ErrorCode::NOT_FOUND),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn between_exports_and_where_nobody_may() {
+    fn between_exports_and_without_permission() {
         let exports = vec![
             Export { allow_write: true, ..export_at("/a") },
             Export { allow_write: true, ..export_at("/b") },

@@ -1,4 +1,4 @@
-//! What users and groups are called.
+//! Names of users and groups.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,17 +14,17 @@ pub(crate) struct Names {
     groups: HashMap<u32, Vec<u8>>,
 }
 
-/// The names that this machine's files have: read once, since a listing asks for them at every entry. Those that
-/// only a directory service knows are told as numbers.
+/// The names that this machine's files have: read once, since a listing asks for them at every entry. Users and groups
+/// that only a directory service knows are shown as numbers.
 static NAMES: LazyLock<Names> =
     LazyLock::new(|| Names { users: read(Path::new("/etc/passwd")), groups: read(Path::new("/etc/group")) });
 
-/// What a user is called; the number if nobody knows.
+/// The name of a user; the number if it has none.
 pub(crate) fn user(number: u32) -> Vec<u8> {
     name_in(&NAMES.users, number)
 }
 
-/// What a group is called; the number if nobody knows.
+/// The name of a group; the number if it has none.
 pub(crate) fn group(number: u32) -> Vec<u8> {
     name_in(&NAMES.groups, number)
 }

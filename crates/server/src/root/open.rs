@@ -11,33 +11,33 @@ use gridlane_xrd::request::Open;
 use gridlane_xrd::{ErrorCode, path};
 
 use super::chmod::MODE_MAX;
-use super::files::{Content, New};
+use super::files::{Content, NewFile};
 use super::locks::{Key, Lock, Usage};
 use super::places::{Context, Places as _, allowed, denied};
 use super::stat::{Rights, stat_text};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
-use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
+use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
 
 /// Permissions that the owner has whatever a client chooses, as in XRootD.
 const MODE_MIN: u32 = 0o600;
 
 /// Opens a file.
 pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
-    let how = How::of(request)?;
+    let mode = OpenMode::of(request)?;
     context.session.files.check_room()?;
     let room = context.service().open_files.room()?;
-    let spot = context.spot_any(&request.about, how.verb(), how.operations())?;
-    let (content, metadata, locks) = match how.disposition {
-        None => open_to_read(context, &spot, &how).await?,
-        Some(disposition) => open_to_change(context, &spot, &how, disposition).await?,
+    let spot = context.spot_any(&request.about, mode.verb(), mode.operations())?;
+    let (content, metadata, locks) = match mode.disposition {
+        None => open_to_read(context, &spot, &mode).await?,
+        Some(disposition) => open_to_change(context, &spot, &mode, disposition).await?,
     };
     let is_pending = matches!(content, Content::Changing { is_pending: true, .. });
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
     let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
     let path = request.about.path.clone();
-    let upload = how.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
-    let handle = context.session.files.insert(New { path, spot, content, locks, room, upload })?;
+    let upload = mode.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
+    let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, upload })?;
     let mut body = Vec::new();
     OpenAnswer { handle, stat }.encode(&mut body);
     if !wants_stat && request.options.has(OpenOptions::COMPRESS) {
@@ -47,17 +47,17 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     Ok(Answer::Ok(body))
 }
 
-/// What a request asks for.
-struct How<'a> {
+/// The options of a request.
+struct OpenMode<'a> {
     request: &'a Open,
     /// To change it, and what has to be there; `None`: to read it.
     disposition: Option<Disposition>,
 }
 
-impl How<'_> {
-    fn of(request: &Open) -> Result<How<'_>, Failure> {
+impl OpenMode<'_> {
+    fn of(request: &Open) -> Result<OpenMode<'_>, Failure> {
         let unsupported = |what: &str| {
-            let text = format!("Unable to open {}; {what}", shown(&request.about.path));
+            let text = format!("Unable to open {}; {what}", printable_path(&request.about.path));
             Failure::new(ErrorCode::UNSUPPORTED, text)
         };
         if path::pairs(&request.about.cgi).any(|(key, _)| key.starts_with(b"tpc.")) {
@@ -66,7 +66,7 @@ impl How<'_> {
             ));
         }
         if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
-            return Err(unsupported("files are not opened after the template of others"));
+            return Err(unsupported("this server opens no file by the template of another"));
         }
         // To append means nothing by itself, and nothing beside the others: every write says where, as in XRootD.
         let changes = OpenOptions::UPDATE | OpenOptions::WRITE;
@@ -79,10 +79,10 @@ impl How<'_> {
         } else {
             None
         };
-        Ok(How { request, disposition })
+        Ok(OpenMode { request, disposition })
     }
 
-    /// One of which the client has to be allowed.
+    /// Operations of which the client has to be allowed one.
     fn operations(&self) -> &'static [Operation] {
         match self.disposition {
             None => &[Operation::Read],
@@ -92,8 +92,8 @@ impl How<'_> {
         }
     }
 
-    /// As whom others see its opener. Who makes a file without a bit that says to change it counts as a reader, as in XRootD,
-    /// although it may write.
+    /// The opener's usage for other sessions. A client that makes a file without a bit for changes counts as a reader,
+    /// as in XRootD, although it may write.
     fn usage(&self) -> Usage {
         let changes = OpenOptions::UPDATE | OpenOptions::WRITE;
         if self.request.options.has_any(changes) { Usage::Changing } else { Usage::Reading }
@@ -115,7 +115,7 @@ impl How<'_> {
         }
         context.service().open_files.locks.take(key, usage).map(Some).map_err(|taken| {
             let direction = if self.disposition.is_some() { "Output" } else { "Input" };
-            let path = shown(&self.request.about.path);
+            let path = printable_path(&self.request.about.path);
             let text = format!("{direction} file {path} is already opened by {taken}; open denied.");
             Failure::new(ErrorCode::FILE_LOCKED, text)
         })
@@ -124,87 +124,87 @@ impl How<'_> {
 
 type Opening = (Content, Metadata, Vec<Lock>);
 
-async fn open_to_read(context: &Context, spot: &Spot, how: &How<'_>) -> Result<Opening, Failure> {
-    let (storage, failed) = (spot.storage(), |error| how.failed(&error));
+async fn open_to_read(context: &Context, spot: &Spot, mode: &OpenMode<'_>) -> Result<Opening, Failure> {
+    let (storage, failed) = (spot.storage(), |error| mode.failed(&error));
     let opened = match storage.open_nowait(&spot.object).map_err(failed)? {
         Some(opened) => opened,
         None => storage.open(&spot.object).await.map_err(failed)?,
     };
-    let Opened::File(object) = opened else { return Err(how.failed(&StoreError::NotAFile)) };
+    let Opened::File(object) = opened else { return Err(mode.failed(&StoreError::NotAFile)) };
     let metadata = object.metadata().clone();
-    let lock = how.lock(context, file_key(spot, &metadata), Usage::Reading)?;
+    let lock = mode.lock(context, file_key(spot, &metadata), Usage::Reading)?;
     Ok((Content::Reading(object), metadata, lock.into_iter().collect()))
 }
 
 async fn open_to_change(
     context: &Context,
     spot: &Spot,
-    how: &How<'_>,
+    mode: &OpenMode<'_>,
     disposition: Disposition,
 ) -> Result<Opening, Failure> {
-    let request = how.request;
+    let request = mode.request;
     let storage = spot.storage();
-    let posix = storage.posix().ok_or_else(|| how.failed(&StoreError::Unsupported))?;
+    let posix = storage.posix().ok_or_else(|| mode.failed(&StoreError::Unsupported))?;
     let expected_bytes = expected_bytes(request);
     if expected_bytes.is_some_and(|bytes| bytes > spot.export.upload_bytes_max) {
-        return Err(Failure::of_size(how.verb(), &request.about.path, spot.export.upload_bytes_max));
+        return Err(Failure::of_size(mode.verb(), &request.about.path, spot.export.upload_bytes_max));
     }
     let is_pending = request.options.has(OpenOptions::POSC) && disposition != Disposition::Existing;
     let mut options = WriteOptions {
         disposition,
         visibility: if is_pending { Visibility::WhenClosed } else { Visibility::AtOnce },
-        // Asked for or not: `create-parents` is for those that cannot ask.
+        // Asked for or not: `create-parents` is for protocols that cannot ask.
         parents: request.options.makes_parents(),
         mode: Some((u32::from(request.mode) & MODE_MAX) | MODE_MIN),
         expected_bytes,
     };
     let path_key = Key::Path(spot.export.path.clone(), spot.object.clone());
-    let usage = how.usage();
-    let path_lock = how.lock(context, path_key, usage)?;
+    let usage = mode.usage();
+    let path_lock = mode.lock(context, path_key, usage)?;
     let mut locks: Vec<Lock> = Vec::new();
     // What is to be changed in place is locked before: opening may take its bytes away.
     let before = match storage.look(&spot.object).await {
         // A directory as well, as in XRootD.
-        Ok(_) if disposition == Disposition::New => return Err(how.failed(&StoreError::Unexpected)),
-        Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
+        Ok(_) if disposition == Disposition::New => return Err(mode.failed(&StoreError::Unexpected)),
+        Ok(metadata) if metadata.is_directory() => return Err(mode.failed(&StoreError::NotAFile)),
         Ok(metadata) => Some(file_key(spot, &metadata)),
         Err(StoreError::NotFound | StoreError::ParentMissing) => None,
-        Err(error) => return Err(how.failed(&error)),
+        Err(error) => return Err(mode.failed(&error)),
     };
     let mut may = MayStore::Any;
     if disposition == Disposition::Replace {
         may = spot
             .may_store(before.is_some())
-            .map_err(|denial| denied(spot, &request.about, how.verb(), denial))?;
-        // Whoever may not replace what somebody else makes there just now does not.
+            .map_err(|denial| denied(spot, &request.about, mode.verb(), denial))?;
+        // A client that may not replace what is made there just now does not.
         if may == MayStore::New {
             options.disposition = Disposition::New;
         }
     }
     if let Some((parent, _)) = spot.object.split_last().filter(|_| options.parents && before.is_none())
         && let Some(refused) =
-            missing_that_may_not_be_made(spot, &parent).await.map_err(|error| how.failed(&error))?
+            missing_that_may_not_be_made(spot, &parent).await.map_err(|error| mode.failed(&error))?
     {
-        allowed(&refused, &request.about, how.verb(), Operation::Mkdir)?;
+        allowed(&refused, &request.about, mode.verb(), Operation::Mkdir)?;
     }
     // What is there stays for its readers when another file takes its place.
     let before = before.filter(|_| !is_pending);
     if let Some(key) = before.clone() {
-        locks.extend(how.lock(context, key, usage)?);
+        locks.extend(mode.lock(context, key, usage)?);
     }
     let file = match posix.open_writable(&spot.object, &options).await {
         Err(StoreError::Unexpected) if may == MayStore::New => {
-            allowed(spot, &request.about, how.verb(), Operation::Overwrite)?;
-            return Err(how.failed(&StoreError::Unexpected));
+            allowed(spot, &request.about, mode.verb(), Operation::Overwrite)?;
+            return Err(mode.failed(&StoreError::Unexpected));
         }
-        opened => opened.map_err(|error| how.failed(&error))?,
+        opened => opened.map_err(|error| mode.failed(&error))?,
     };
-    let metadata = file.metadata().map_err(|error| how.failed(&error))?;
+    let metadata = file.metadata().map_err(|error| mode.failed(&error))?;
     let key = file_key(spot, &metadata);
     if before.as_ref() != Some(&key) {
-        locks.extend(how.lock(context, key, usage)?);
+        locks.extend(mode.lock(context, key, usage)?);
     }
-    // Readers of what is there have a lock of the file alone: one of them who made it is counted among them.
+    // Readers of what is there have a lock of the file alone: one of them that made it is counted among them.
     locks.extend(path_lock.filter(|_| usage == Usage::Changing || is_pending));
     Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))
 }
@@ -213,7 +213,7 @@ fn file_key(spot: &Spot, metadata: &Metadata) -> Key {
     Key::File(spot.export.path.clone(), metadata.identity)
 }
 
-/// What the client says that the file will have. What makes no sense is not said.
+/// The length that the client expects the file to have. A length that makes no sense is left out.
 fn expected_bytes(request: &Open) -> Option<u64> {
     std::str::from_utf8(request.about.value("oss.asize")?).ok()?.parse().ok()
 }

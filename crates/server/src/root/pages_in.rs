@@ -9,7 +9,7 @@ use gridlane_core::ByteRange;
 use gridlane_core::checksum::{adler32, adler32_combine};
 use gridlane_xrd::pages::{self, CRC_BYTES, WrongPages};
 
-/// How many bytes of whole pages fit into a buffer together with their checksums.
+/// The number of bytes of whole pages that fit into a buffer together with their checksums.
 pub(crate) fn data_that_fits(range: ByteRange, room: usize) -> u64 {
     let mut framed = 0;
     let fits = |(_, len): &(u64, usize)| {

@@ -1,4 +1,4 @@
-//! Where the paths of requests lead, and what clients may do there.
+//! The places that paths of requests lead to, and the rights of clients there.
 
 use gridlane_auth::{Grants, Operation};
 use gridlane_core::limits;
@@ -8,20 +8,20 @@ use gridlane_xrd::{ErrorCode, PathArg};
 
 use crate::export::{Denial, Place, Spot};
 use crate::storage_service::StorageService;
-use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::answer::{Failure, printable_path};
 use gridlane_front::root::context;
 
-/// What a request is answered with.
+/// The context that a request is answered with.
 pub(crate) type Context = context::Context<StorageService>;
 
-/// Where paths lead.
+/// Finds the places of paths.
 pub(crate) trait Places {
-    /// Where a path leads. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
+    /// The place of a path. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
     /// XRootD; `//` and `/./` count as one slash.
     fn place(&self, about: &PathArg) -> Result<Place, Failure>;
 
-    /// Where a path leads inside of an export, when its client may do that there. `act` is the verb for a message
-    /// that it is not there.
+    /// The place of a path inside of an export, when its client may do that there. `act` is the verb for a message that
+    /// it is not there.
     fn spot(&self, about: &PathArg, act: &str, operation: Operation) -> Result<Spot, Failure>;
 
     /// The same when the client may do one of these there.
@@ -30,13 +30,14 @@ pub(crate) trait Places {
 
 impl Places for Context {
     fn place(&self, about: &PathArg) -> Result<Place, Failure> {
-        let refused =
-            |why: &str| Failure::new(ErrorCode::NOT_AUTHORIZED, format!("{} {why}", shown(&about.path)));
+        let refused = |why: &str| {
+            Failure::new(ErrorCode::NOT_AUTHORIZED, format!("{} {why}", printable_path(&about.path)))
+        };
         if about.path.is_empty() {
             return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
         }
         if about.path.len() > limits::ROOT_PATH_BYTES_MAX {
-            return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "the path is longer than any that opens"));
+            return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "the path is too long"));
         }
         let Some(relative) = about.path.strip_prefix(b"/") else {
             return Err(refused("is a relative path, which is disallowed"));
@@ -68,7 +69,7 @@ impl Places for Context {
 
     fn spot_any(&self, about: &PathArg, act: &str, operations: &[Operation]) -> Result<Spot, Failure> {
         let may = |operation: &&Operation| matches!(self.place(about), Ok(Place::Inside(spot)) if spot.may(**operation));
-        // What is refused is told of the first.
+        // A refusal names the first.
         match operations.iter().find(may).or(operations.first()) {
             Some(operation) => self.spot(about, act, *operation),
             None => Err(Failure::of_store(act, &about.path, &StoreError::Denied)),
@@ -81,7 +82,7 @@ pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operat
     spot.decide(operation).map_err(|denial| denied(spot, about, act, denial))
 }
 
-/// The failure of what a client may not do.
+/// The failure of an operation that a client is denied.
 pub(crate) fn denied(spot: &Spot, about: &PathArg, act: &str, denial: Denial) -> Failure {
     // Scripts look for either of the two.
     let why = if denial == Denial::ReadOnly {
@@ -89,7 +90,7 @@ pub(crate) fn denied(spot: &Spot, about: &PathArg, act: &str, denial: Denial) ->
     } else {
         "permission denied: "
     };
-    let mut text = format!("Unable to {act} {}; {why}{denial}", shown(&about.path));
+    let mut text = format!("Unable to {act} {}; {why}{denial}", printable_path(&about.path));
     if let (Denial::ByRules(_), Some(doubt)) = (denial, &spot.client.doubt) {
         text = format!("{text}; {doubt}");
     }

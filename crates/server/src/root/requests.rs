@@ -1,4 +1,4 @@
-//! Requests over root://: what each is answered by.
+//! Dispatch of requests over root://.
 
 use gridlane_xrd::{ErrorCode, Request};
 

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may() {
+    fn without_permission() {
         let context = context_of(vec![export_at("/a")], |_| {});
         assert_eq!(code(wait(rm(&context, &Rm { about: arg("/a/f") }))), ErrorCode::NOT_AUTHORIZED);
         assert_eq!(code(wait(rmdir(&context, &Rmdir { about: arg("/") }))), ErrorCode::NOT_AUTHORIZED);

@@ -1,4 +1,4 @@
-//! What is known of a file, a directory, or the file system it is in.
+//! Metadata of a file, a directory, or the file system it is in.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use super::places::{Context, Places as _};
 use crate::export::{Place, Spot};
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
-/// What a client may do with something, for the flags of a stat text.
+/// The rights of a client to a file or directory, for the flags of a stat text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     /// Read a file.
@@ -28,7 +28,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// What the rules grant at a place.
+    /// The rights that the rules grant at a place.
     pub(crate) fn of(spot: &Spot) -> Rights {
         Rights {
             read: spot.may(Operation::Read),
@@ -38,20 +38,20 @@ impl Rights {
         }
     }
 
-    /// Whether anything at all may be changed.
+    /// True if anything at all may be changed.
     pub(crate) fn writes(self) -> bool {
         self.create || self.overwrite
     }
 
-    /// Whether there is nothing more that could be granted, in an export that may be changed or not.
+    /// True if there is nothing more that could be granted, in an export that may be changed or not.
     pub(crate) fn are_all(self, allow_write: bool) -> bool {
         self.read && self.list && (!allow_write || self.create && self.overwrite)
     }
 }
 
-/// What `stat`, `open` and `dirlist` tell of a file or directory.
+/// The text of `stat`, `open` and `dirlist` for a file or directory.
 ///
-/// Readable and writable is what the export's rules let this client do and the permissions do not deny to everybody:
+/// Readable and writable is what the export's rules let this client do and the permissions do not deny to every user:
 /// clients look at these bits before they try.
 pub(crate) fn stat_text(metadata: &Metadata, rights: Rights, is_posc_pending: bool) -> StatText {
     let is_directory = metadata.is_directory();
@@ -73,7 +73,7 @@ pub(crate) fn stat_text(metadata: &Metadata, rights: Rights, is_posc_pending: bo
         modified_s,
         more: Some(StatMore {
             changed_s: seconds(metadata.changed),
-            // Nobody keeps count of reads; at that moment it was certainly there.
+            // Reads are not recorded; at that moment it was certainly there.
             accessed_s: modified_s,
             mode: metadata.mode & 0o7777,
             user: names::user(metadata.owner),
@@ -101,7 +101,7 @@ pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> 
         }
         Err(failure) => Err(failure),
     };
-    Some(text.map(|text| told(&text)))
+    Some(text.map(|text| answer_of(&text)))
 }
 
 /// Answers `stat`.
@@ -119,16 +119,16 @@ pub(crate) async fn stat(context: &Context, request: &Stat) -> Outcome {
             stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }
     };
-    Ok(told(&text))
+    Ok(answer_of(&text))
 }
 
-fn told(text: &StatText) -> Answer {
+fn answer_of(text: &StatText) -> Answer {
     let mut out = Vec::new();
     text.write(&mut out);
     Answer::text(out)
 }
 
-/// What is known of what is at a path, if its client may know it.
+/// The metadata of a path, if its client may know it.
 pub(crate) async fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
     match place_of(context, about)? {
         Some(spot) => text_of(&spot, about, spot.storage().look(&spot.object).await),
@@ -136,10 +136,10 @@ pub(crate) async fn look(context: &Context, about: &PathArg) -> Result<StatText,
     }
 }
 
-/// What clients are told that could not be done.
+/// The verb of messages about it.
 const ACT: &str = "locate";
 
-/// Where a path leads, if its client may know what is there; `None` for a directory above exports.
+/// The place of a path, if its client may know what is there; `None` for a directory above exports.
 fn place_of(context: &Context, about: &PathArg) -> Result<Option<Spot>, Failure> {
     match context.place(about)? {
         Place::Above(_) => Ok(None),
@@ -152,7 +152,7 @@ fn text_of(spot: &Spot, about: &PathArg, looked: StoreResult<Metadata>) -> Resul
     Ok(stat_text(&metadata, Rights::of(spot), false))
 }
 
-/// How much room there is where a path is: of directories above exports, in the export below that has most.
+/// The room at a path: of directories above exports, in the export below that has most.
 pub(crate) async fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Space, bool), Failure> {
     let mut best: Option<(Space, bool)> = None;
     match context.place(about)? {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may_write() {
+    fn flags_of_read_only_exports() {
         let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
         assert_eq!(stat_of(&context, "/a/b/f").unwrap().flags, StatFlags::READABLE);
         assert_eq!(stat_of(&context, "/a/b").unwrap().flags, StatFlags(19));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn malformed_requests() {
         let context = context();
         for path in ["d/f", "/d/../d", "/.."] {
             assert_eq!(code(wait(stat(&context, &of(path, false)))), ErrorCode::NOT_AUTHORIZED, "{path}");

@@ -10,8 +10,8 @@ use super::places::Context;
 use super::stat;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
-/// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. Others have their turns in between,
-/// however many there are.
+/// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. Other tasks have their
+/// turns in between, however many there are.
 pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
     if request.paths.is_empty() {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
@@ -25,10 +25,10 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
         for path in paths {
             let text = stat::look(context, &PathArg::parse(path)).await?;
             // Of the low byte's flags XRootD tells only those of the kind.
-            let told = StatFlags::DIRECTORY | StatFlags::OTHER | StatFlags::OFFLINE;
-            kinds.push((text.flags.0 & told.0) as u8);
+            let sent = StatFlags::DIRECTORY | StatFlags::OTHER | StatFlags::OFFLINE;
+            kinds.push((text.flags.0 & sent.0) as u8);
         }
-        // What is found without a wait makes nobody else wait for all of it.
+        // Many paths that need no wait must not hold up other tasks.
         yield_now().await;
     }
     Ok(Answer::Ok(kinds))
@@ -55,13 +55,13 @@ mod tests {
         assert_eq!(bytes(of(&context, &many).await), [0; 3 * limits::ROOT_PATHS_PER_TURN + 1]);
     }
 
-    /// A long list is looked at in parts, and others have their turns in between.
+    /// A long list is looked at in parts, and other tasks have their turns in between.
     #[tokio::test]
     async fn a_long_list_lets_others_in_to_others() {
         let context = context_of(vec![export_at("/")], |_| {});
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
-        let told = lets_others_in(of(&context, &many)).await;
-        assert_eq!(bytes(told), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
+        let answer = lets_others_in(of(&context, &many)).await;
+        assert_eq!(bytes(answer), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
     }
 
     #[tokio::test]

@@ -56,7 +56,7 @@ pub(super) fn arg(text: &str) -> PathArg {
     PathArg::parse(text.as_bytes())
 }
 
-/// What comes of something that may wait, in front of a storage that makes nobody wait.
+/// The result of a future that may wait, in front of a storage that does not.
 pub(super) fn wait<T>(task: impl Future<Output = T>) -> T {
     match Handle::try_current() {
         Ok(_) => {
@@ -87,7 +87,7 @@ pub(super) fn text(outcome: Outcome) -> String {
     String::from_utf8(bytes(outcome)).unwrap()
 }
 
-/// Why it failed.
+/// The code and text of its failure.
 #[track_caller]
 pub(super) fn error(outcome: Outcome) -> (ErrorCode, String) {
     match outcome {
@@ -101,7 +101,7 @@ pub(super) fn code(outcome: Outcome) -> ErrorCode {
     error(outcome).0
 }
 
-/// What `stat` says of a path; `None` when there is nothing.
+/// The stat text of a path; `None` when there is nothing.
 pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
     let request = Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 };
     match wait(stat::stat(context, &request)) {
@@ -113,7 +113,7 @@ pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
     }
 }
 
-/// The outcome of a request that takes long, and lets others have their turn in between.
+/// The outcome of a request that takes long, and lets other tasks have their turn in between.
 pub(super) async fn lets_others_in(request: impl Future<Output = Outcome>) -> Outcome {
     let mut request = std::pin::pin!(request);
     let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,4 +1,4 @@
-//! `truncate`: another length.
+//! `truncate`: changes of a file's length.
 
 use gridlane_auth::Operation;
 use gridlane_store::{Disposition, StoreError, StoreResult, WriteOptions};
@@ -8,7 +8,8 @@ use super::places::{Context, Places as _};
 use crate::export::Spot;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
-/// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to who has it open.
+/// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to sessions that
+/// have it open.
 pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
     let size_bytes = request.size_bytes;
     match &request.about {

@@ -1,8 +1,8 @@
 //! The checksum of a file that is written in pieces, in any order, each byte once.
 //!
-//! The adler32 of adjoining pieces is combined into that of both, so that a whole upload is one piece in the end
-//! and its checksum costs no second look at the bytes. A byte that is written twice makes it unknown: nobody could
-//! tell which of the two is there without reading.
+//! The adler32 of adjoining pieces is combined into that of both, so that a whole upload is one piece in the end and
+//! its checksum costs no second look at the bytes. A byte that is written twice makes it unknown: without reading the
+//! file it is not known which of the two is there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::{ByteRange, Checksum, limits};
 use gridlane_store::Whole;
 
-/// What was written, and its checksums.
+/// The ranges that were written, and their checksums.
 #[derive(Default)]
 pub(crate) struct Written {
     /// By where they begin; none touches the next.
@@ -25,7 +25,7 @@ struct Piece {
 }
 
 impl Written {
-    /// These bytes were written, and have this adler32.
+    /// Adds bytes that were written, and their adler32.
     pub(crate) fn add(&mut self, range: ByteRange, adler32: u32) {
         if self.is_unknown || range.is_empty() {
             return;
@@ -56,7 +56,7 @@ impl Written {
         }
     }
 
-    /// From now on nothing is known: bytes were changed that are not told of here.
+    /// Forgets everything: bytes were changed in another way.
     pub(crate) fn forget(&mut self) {
         self.pieces.clear();
         self.is_unknown = true;
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_not_whole_or_was_written_twice_is_not_known() {
+    fn gaps_and_rewritten_bytes_have_no_checksum() {
         let whole =
             |size_bytes, adler32| Some(Whole { size_bytes, checksums: vec![Checksum::adler32(adler32)] });
         let range = ByteRange::new;

@@ -1,5 +1,5 @@
-//! Who asks: every kind of credential, good and bad, over TLS and in clear text; what is answered, what is logged, and that
-//! no secret is told on.
+//! Authentication: every kind of credentials, good and bad, over TLS and in clear text; the answers, the logs, and that
+//! no secret is revealed.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -23,7 +23,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 
 #[test]
-fn nobody_is_told_how_to_be_somebody() {
+fn a_server_without_authentication_sends_no_challenge() {
     let site = site(|_| {});
     assert_eq!(site.ask("GET /public/f", "").status, 200);
     let refused = site.ask("GET /known/f", "");
@@ -35,11 +35,11 @@ fn nobody_is_told_how_to_be_somebody() {
         .lacks("error=");
     assert_eq!(site.ask("GET /known/none", "").status, 401, "what is not there is not told either");
     assert_eq!(site.ask("PUT /public/g", "Content-Length: 0\r\n").status, 401);
-    // Who may change nothing whoever they are need not say it.
+    // A client that may change nothing by any credentials need not show them.
     site.server.control();
     let read_only = TestServer::with(|settings| settings.auth.macaroons = Some(Arc::new(site_keys())));
     assert_eq!(read_only.request("PUT /f", "Content-Length: 0\r\n").status(), 403);
-    // As it was where nobody is asked: also what a client says of itself then.
+    // Without authentication it is as before: credentials of clients are ignored.
     let open = TestServer::with(|settings| {
         settings.policy = Arc::new(Policy::new(vec![rule(Principal::anyone(), READS, "/public")]));
     });
@@ -50,7 +50,7 @@ fn nobody_is_told_how_to_be_somebody() {
 }
 
 #[test]
-fn certificates_and_what_voms_says() {
+fn certificates_and_their_voms_attributes() {
     let site = site(|_| {});
     for (credential, path, status) in [
         (&PKI.ada, "/known/f", 200),
@@ -65,7 +65,7 @@ fn certificates_and_what_voms_says() {
         assert_eq!(got.status, status, "{path}: {}", got.text);
         got.lacks("WWW-Authenticate");
     }
-    // The second connection goes on with the session of the first: who it is comes back.
+    // The second connection goes on with the session of the first: its identity comes back.
     let config = site.config(Some(&ada(hour(), Some(("/dteam/Role=NULL/Capability=NULL", &PKI.voms)))));
     for path in ["/dteam/f", "/ada/f", "/dteam/f"] {
         assert_eq!(site.ask_by(&config, &format!("GET {path}"), "").status, 200, "{path}");
@@ -94,7 +94,7 @@ fn a_bad_certificate_counts_as_none_and_is_named_when_something_is_refused() {
         assert_eq!(refused.status, 401, "{}", refused.text);
         refused.has("certificate does not count").has(words).has("WWW-Authenticate: Bearer");
     }
-    // Attributes that somebody else has signed do not count; the rest does.
+    // Attributes that another authority has signed do not count; the rest does.
     let forged = ada(hour(), Some(("/dteam", &PKI.ada)));
     assert_eq!(site.shows(&forged, "GET /ada/f").status, 200);
     let refused = site.shows(&forged, "GET /dteam/f");
@@ -258,7 +258,7 @@ fn macaroons_are_made_and_taken() {
     for path in ["/public/f", "/", "*"] {
         site.ask(&format!("OPTIONS {path}"), &bearer(&minted(READS, "/", 600, &[]))).has(",POST\r\n");
     }
-    // Who has a certificate gets one for what the certificate may do, and for nothing else.
+    // A requester with a certificate gets one for the rights of the certificate, and for nothing else.
     let body = r#"{"caveats": ["activity:DOWNLOAD,LIST,UPLOAD"], "validity": "PT30M"}"#;
     let fields = format!("Content-Type: application/macaroon-request\r\nContent-Length: {}\r\n", body.len());
     let ask = |config: &Arc<ClientConfig>, more: &str| {
@@ -292,7 +292,7 @@ fn macaroons_are_made_and_taken() {
 }
 
 #[test]
-fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
+fn a_right_to_make_parents_of_one_place_makes_nothing_elsewhere() {
     let site = site(|settings| {
         settings.service.exports[0].compat.create_parents = true;
         let anyone = rule(Principal::anyone(), Grants::CREATE, "/open/inside");
@@ -352,7 +352,7 @@ fn secrets_in_clear_text() {
             assert_eq!(got.field("www-authenticate"), None);
         }
     }
-    // Nobody is asked to send one.
+    // No client is asked to send one.
     let got = clear(far.to_owned());
     assert_eq!((got.status(), got.field("www-authenticate")), (403, None));
     assert!(got.text().contains("https only"));
@@ -396,7 +396,7 @@ fn a_reload_judges_everything_anew() {
 }
 
 #[test]
-fn metrics_are_for_who_may_administer() {
+fn metrics_need_the_right_to_administer() {
     let site = site(|_| {});
     let line = "GET /.gridlane/metrics";
     assert_eq!(site.ask(line, "").status, 404);

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the sockets of a client that does not read take.
 const LARGE_BYTES: usize = 24 << 20;
 
-/// As if nobody had changed it for long.
+/// Makes a file look unchanged for long.
 fn make_old(path: &Path) {
     let hour = Duration::from_secs(3600);
     File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - hour).unwrap();
@@ -35,7 +35,7 @@ fn begin(server: &TestServer, line: &str) -> Client {
 }
 
 #[test]
-fn what_becomes_of_a_name_does_not_end_a_running_get() {
+fn renames_and_removals_do_not_end_a_running_get() {
     type Event = fn(&TestServer);
     let events: [(&str, Event); 6] = [
         ("replaced by a rename", |server| {
@@ -95,7 +95,7 @@ fn a_file_that_is_written_to_is_not_sent_to_its_end() {
 /// Bytes that the server has sent wait in the kernel for their client. Those of a file that was changed a moment ago are
 /// no part of the file any more.
 #[test]
-fn what_was_sent_of_a_recent_file_does_not_change_on_its_way() {
+fn sent_bytes_of_a_recent_file_do_not_change_on_their_way() {
     const FILE_BYTES: usize = 256 * 1024;
     for directory in ["/dev/shm", "/tmp"] {
         let (_kept, server, path) = on(directory);
@@ -124,7 +124,7 @@ fn on(directory: &str) -> (TempDir, TestServer, PathBuf) {
 /// A program changes all bytes of a file in place, by one call each time, with pauses of any length. Whatever comes whole is
 /// of one kind.
 #[test]
-fn what_is_complete_is_one_version() {
+fn a_complete_answer_is_one_version() {
     for (directory, file_bytes) in
         [("/dev/shm", 10_000), ("/dev/shm", 3_000_000), ("/tmp", 10_000), ("/tmp", 3_000_000)]
     {
@@ -186,7 +186,7 @@ fn a_file_that_grows_all_the_time_can_be_read_as_far_as_it_is_there() {
         while is_right && (asked < 100 || whole == 0 && began.elapsed() < PATIENCE) {
             let answer = client.request("GET /f", "Range: bytes=0-999\r\n");
             asked += 1;
-            // An answer that the file grew under is refused: nobody can know whether only that happened.
+            // An answer that the file grew under is refused: it cannot be known that nothing else happened.
             is_right = match answer.status() {
                 206 => answer.body == bytes,
                 status => status == 503,

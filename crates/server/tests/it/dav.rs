@@ -41,7 +41,7 @@ fn with_body(server: &TestServer, line: &str, fields: &str, body: &str) -> Respo
     server.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: {len}\r\n{fields}\r\n{body}"))
 }
 
-/// What a multi-status is about, in its order.
+/// The paths of a multi-status, in its order.
 fn hrefs(text: &str) -> Vec<&str> {
     text.split("<D:href>").skip(1).map(|rest| rest.split("</D:href>").next().unwrap()).collect()
 }
@@ -76,7 +76,7 @@ fn listings() {
             assert!(text.contains(part) || text.contains(&part.replace("&quot;", "\"")), "{part}: {text}");
         }
         assert!(!text.contains("quota") && !text.contains("HTTP/1.1 404"), "{text}");
-        // Without a slash as well, for whom it need not be a page.
+        // Without a slash as well, for clients for which it need not be a page.
         for (target, depth, expected) in [
             ("/d", "0", &["http://h/d/"][..]),
             ("/d/a%20b", "0", &["http://h/d/a%20b"]),
@@ -99,7 +99,7 @@ fn listings() {
 }
 
 #[test]
-fn what_propfind_refuses() {
+fn propfinds_that_are_refused() {
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |_| {});
     let got = server.request("PROPFIND /", "Depth: infinity\r\n");
     assert_eq!((got.status(), got.field("content-type")), (403, Some("application/xml; charset=utf-8")));
@@ -153,7 +153,7 @@ fn any_depth_of_a_file_and_of_nothing() {
     }
 }
 
-/// RFC 4918, 8.4: a body that nobody reads is refused, and nothing is done.
+/// RFC 4918, 8.4: a body without a meaning is refused, and nothing is done.
 #[test]
 fn bodies_that_mean_nothing() {
     for server in servers(|_| {}) {
@@ -518,7 +518,7 @@ fn directories_above_the_exports() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named_and_the_rest_is_there() {
+fn failures_of_a_copy_are_named_and_the_rest_is_there() {
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |settings| {
         let export = |path: &str| Export {
             path: ResourcePath::parse(path).unwrap(),

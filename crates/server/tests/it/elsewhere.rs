@@ -1,5 +1,4 @@
-//! What is told of a file to others than who reads it here: metalinks and links to its mirrors, and pages of
-//! other sites whose scripts may read it.
+//! Metalinks and links to a file's mirrors, and pages of other sites whose scripts may read it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -26,7 +25,7 @@ fn put(server: &TestServer, path: &str, fields: &str) {
 }
 
 #[test]
-fn a_metalink_for_whom_it_is_meant() {
+fn a_metalink_for_clients_that_prefer_it() {
     let server = TestServer::start();
     let checksums = "Digest: sha-256=FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=\r\n";
     put(&server, "/a%20%26%20b.root", checksums);
@@ -143,7 +142,7 @@ fn pages_that_may_read() {
 }
 
 #[test]
-fn pages_of_everybody_and_of_nobody() {
+fn origins_for_all_pages_and_for_none() {
     let server = TestServer::with(|settings| settings.service.exports[0].cors_origins = vec!["*".to_owned()]);
     server.write("f", b"x");
     let got = server.request("GET /f", "Origin: https://any.example\r\n");

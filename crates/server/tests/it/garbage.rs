@@ -17,7 +17,7 @@ const SEEDS: [&str; 6] = [
     "GET http://h/ HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
 ];
 
-/// What is put in: characters that mean something somewhere.
+/// Bytes that are put in: characters that mean something somewhere.
 const BYTES: &[u8] = b"\r\n\0 \t:;,/.%0aFf-*\"\\\x16\x7f\x80\xff";
 
 #[test]

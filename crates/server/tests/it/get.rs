@@ -256,7 +256,7 @@ fn a_checksum_is_computed_once_and_kept_with_the_file() {
     };
     let want = "Want-Digest: md5, adler32;q=0.5\r\n";
     let md5 = Some("md5=JfnnlDI7RTiF9RgfG2JNCw==");
-    // Nothing is kept in an export that nobody may write to.
+    // Nothing is kept in an export that no client may write to.
     for (allow_write, reads) in [(false, 1), (true, 2), (true, 2), (false, 2)] {
         assert_eq!(start(allow_write).request("HEAD /f", want).field("digest"), md5);
         assert_eq!(gate.passed(), reads, "{allow_write}");
@@ -269,7 +269,7 @@ fn a_checksum_is_computed_once_and_kept_with_the_file() {
 }
 
 #[test]
-fn one_computation_serves_all_who_ask_at_the_same_time() {
+fn one_computation_serves_all_concurrent_requests() {
     const ASKING: usize = 8;
     let storage = MemoryStorage::new();
     storage.add_file(&path("f"), *b"123456789");
@@ -304,7 +304,7 @@ fn a_modification_time_that_was_set_back_settles_nothing() {
 }
 
 #[test]
-fn a_checksum_is_computed_only_while_somebody_waits_for_it() {
+fn a_checksum_is_computed_only_while_a_request_waits() {
     const FILE_BYTES: usize = 64 << 20;
     let storage = MemoryStorage::new();
     storage.add_file(&path("f"), vec![7; FILE_BYTES]);
@@ -561,7 +561,7 @@ fn directories() {
 }
 
 #[test]
-fn a_page_that_somebody_uploaded_gets_no_origin() {
+fn an_uploaded_page_gets_no_origin() {
     let server = TestServer::start();
     server.write("x.html", b"<script>");
     server.write("x.root", b"");
@@ -586,7 +586,7 @@ fn a_file_that_becomes_shorter_ends_the_connection() {
 }
 
 #[test]
-fn a_slow_disk_delays_nobody_else() {
+fn a_slow_disk_delays_no_other_client() {
     let slow = MemoryStorage::new();
     slow.add_file(&path("f"), noise(1_000_000, 2));
     let gate = Gate::new();
@@ -599,7 +599,7 @@ fn a_slow_disk_delays_nobody_else() {
         assert_eq!(client.head().status, Status::OK);
     }
     gate.wait_for_waiting(16);
-    // Somebody else, for whom other turns at the disk are kept.
+    // Another client, for which other turns at the disk are kept.
     let mut client = Client::from([127, 0, 0, 2].into(), server.address);
     for _ in 0..100 {
         assert_eq!(client.request("GET /", "").status(), 200);

@@ -37,7 +37,7 @@ fn export(path: &str, bytes: &Gate, names: &Gate) -> Export {
     storage.add_directory(&at(&["d"]));
     storage.add_file(&at(&["d", "below"]), vec![2; 100]);
     storage.add_file(&at(&["f"]), vec![1; 4096]);
-    // Files that nobody has asked the checksum of.
+    // Files whose checksums have not been requested.
     for number in 0..STUCK {
         storage.add_file(&at(&[&format!("f{number}")]), vec![1; 4096]);
     }

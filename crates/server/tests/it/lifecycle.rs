@@ -63,7 +63,7 @@ fn an_error_does_not_end_a_connection_that_is_in_order() {
 }
 
 #[test]
-fn the_log_says_what_happened() {
+fn the_log_has_every_request() {
     let server = TestServer::start();
     server.write("f", b"0123456789");
     // On one connection, since records of several come in any order.
@@ -93,7 +93,7 @@ fn the_log_says_what_happened() {
 }
 
 #[test]
-fn what_clients_fill_is_cut_and_plain_in_the_log() {
+fn text_of_clients_is_cut_and_plain_in_the_log() {
     let server = TestServer::start();
     let long = format!("\u{202e}{}\u{9b}31m", "x".repeat(4000));
     let mut client = server.connect();
@@ -165,7 +165,7 @@ fn a_stop_lets_a_file_be_fetched_range_by_range_to_its_end() {
         assert_eq!((got.status(), got.field("connection")), (206, None));
         assert!(got.body == part);
     }
-    // Anything else is the last of its connection, and who has asked ahead is answered as well.
+    // Anything else is the last of its connection, and a client that has asked ahead is answered as well.
     let got = client.request("HEAD /f", "");
     assert_eq!((got.status(), got.field("connection")), (200, Some("close")));
     assert!(client.is_ended());
@@ -183,7 +183,7 @@ fn a_stop_lets_a_file_be_fetched_range_by_range_to_its_end() {
 }
 
 #[test]
-fn a_stop_waits_for_no_range_that_nobody_asks_for() {
+fn a_stop_waits_only_for_ranges_that_are_requested() {
     let mut server = TestServer::with(|settings| {
         settings.deadlines.drain = Duration::from_secs(3600);
         settings.deadlines.drain_pause = Duration::from_millis(50);
@@ -307,7 +307,7 @@ fn abandoned_uploads_are_removed_while_the_server_runs() {
 
 /// The standard error output of a server is often a pipe, and its reader may stop reading at any time.
 #[test]
-fn a_log_that_nobody_reads_hangs_neither_requests_nor_the_stop() {
+fn a_stalled_log_hangs_neither_requests_nor_the_stop() {
     let (reader, writer) = std::io::pipe().unwrap();
     let server = TestServer::with(|settings| settings.access_log = AccessLog::to_writer(writer));
     let mut client = server.connect();

@@ -169,7 +169,7 @@ fn a_client_that_takes_nothing_is_cut() {
 fn silence_is_closed_without_a_word() {
     let server = TestServer::with(|settings| settings.deadlines.detect = SHORT);
     assert!(server.connect().is_ended());
-    // On a server of its own, so that nobody hurries the first request.
+    // On a server of its own, so that the first request is not hurried.
     let server = TestServer::with(|settings| settings.deadlines.idle = SHORT);
     let mut client = server.connect();
     assert_eq!(client.request("GET /", "").status(), 200);
@@ -192,7 +192,7 @@ fn beyond_the_last_connection_there_is_503() {
     assert_eq!(refused.field("retry-after"), Some("5"));
     assert!(!refused.head.keeps_alive());
     drop(kept);
-    // The server learns of it soon; nobody can say when.
+    // The server learns of it soon, at no certain time.
     let began = Instant::now();
     while server.request("GET /", "").status() != 200 {
         assert!(began.elapsed() < Duration::from_secs(20));

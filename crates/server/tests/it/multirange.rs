@@ -33,13 +33,13 @@ fn the_bytes_on_the_wire() {
     assert_eq!(got.text(), expected);
     assert_eq!(got.field("content-length"), Some(expected.len().to_string().as_str()));
     assert!(got.head.etag().is_some() && got.head.last_modified().is_some());
-    // The connection goes on, and nobody can guess the next boundary.
+    // The connection goes on, and the next boundary cannot be guessed.
     let again = client.request("GET /f.txt", "Range: bytes=0-0,2-2\r\n");
     assert_ne!(boundary_of(again.field("content-type").unwrap()).unwrap(), boundary);
 }
 
 #[test]
-fn what_is_no_answer_in_parts() {
+fn ranges_that_are_not_answered_in_parts() {
     let server = TestServer::start();
     server.write("f", b"0123456789");
     let etag = server.request("HEAD /f", "").head.etag().unwrap();
@@ -131,7 +131,7 @@ fn vectors_of_every_size_from_every_storage() {
 }
 
 #[test]
-fn cold_parts_are_read_once_and_delay_nobody() {
+fn cold_parts_are_read_once_and_delay_no_other_client() {
     let memory = MemoryStorage::new();
     let file = noise(1_000_000, 12);
     memory.add_file(&path("f"), file.clone());
@@ -143,7 +143,7 @@ fn cold_parts_are_read_once_and_delay_nobody() {
     let mut client = server.connect();
     client.send(format!("GET /f HTTP/1.1\r\nHost: h\r\nRange: {list}\r\n\r\n"));
     gate.wait_for_waiting(1);
-    // The disk makes nobody else wait.
+    // The disk makes no other client wait.
     assert_eq!(server.request("HEAD /f", "").status(), 200);
     gate.open();
     assert_parts(&client.response(false), &asked, &file);
@@ -163,7 +163,7 @@ fn a_file_that_changes_meanwhile_is_not_sent_to_its_end() {
         client.send(format!("GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={range}\r\n\r\n"));
         let length = client.head().content_length().unwrap().unwrap() as usize;
         assert!(client.rest().len() < length, "{range}");
-        // Who asked for it is told, and may ask again on the same connection.
+        // A client that asked for it is told, and may ask again on the same connection.
         let mut client = server.connect();
         for _ in 0..2 {
             let got = client.request("GET /f", &format!("Range: bytes={range}\r\n{TELL}"));
@@ -198,7 +198,7 @@ fn a_real_file_that_is_written_to_while_its_parts_are_sent() {
     }
 }
 
-/// What stands at the end of a body in chunks; nothing when the connection ends before the body does.
+/// The trailer of a body in chunks; nothing when the connection ends before the body does.
 fn client_end(client: &mut crate::support::Client, is_cut: bool) -> String {
     if !is_cut {
         client.finish();
@@ -228,7 +228,7 @@ fn a_status_behind_the_bytes() {
     assert_eq!((empty.body.len(), empty.trailers.single("x-transfer-status")), (0, Some("200: OK")));
     let head = client.request("HEAD /f", TELL);
     assert_eq!((head.field("content-length"), head.field("trailer")), (Some("600000"), None));
-    // Only who asks for it, and understands it: neon sends TE with everything.
+    // Only clients that ask for it, and understand it: neon sends TE with everything.
     for fields in
         ["TE: trailers\r\n", "X-Transfer-Status: true\r\n", "TE: trailers\r\nX-Transfer-Status: false\r\n"]
     {
@@ -240,7 +240,7 @@ fn a_status_behind_the_bytes() {
 }
 
 #[test]
-fn what_breaks_in_the_middle_is_told_or_cut_and_never_padded() {
+fn failures_in_the_middle_are_reported_or_cut_and_never_padded() {
     let memory = MemoryStorage::new();
     let file = noise(1_000_000, 16);
     memory.add_file(&path("f"), file.clone());

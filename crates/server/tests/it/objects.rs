@@ -36,7 +36,7 @@ fn ask(server: &TestServer, line: &str, fields: &str, body: &[u8]) -> Response {
 }
 
 #[test]
-fn what_an_object_store_can_do_is_served_over_http() {
+fn an_object_store_is_served_over_http() {
     let server = serve();
     let get = |path: &str| ask(&server, &format!("GET {path}"), "", b"");
     let bytes = noise(3_000_000, 7);
@@ -86,7 +86,7 @@ fn what_an_object_store_can_do_is_served_over_http() {
 }
 
 #[test]
-fn what_an_object_store_can_do_is_served_over_root() {
+fn an_object_store_is_served_over_root() {
     let server = serve();
     let bytes = noise(1_000_000, 8);
     assert_eq!(ask(&server, "PUT /d/f", "", &bytes).status(), 201);
@@ -125,7 +125,7 @@ fn what_an_object_store_can_do_is_served_over_root() {
 
 /// The suite is for storages wherever they are.
 #[test]
-fn the_storage_of_these_tests_keeps_what_storages_promise() {
+fn the_storage_of_these_tests_conforms() {
     let prepare = || {
         let store = ObjectStore::new();
         store.add_directory(&path("sub"));

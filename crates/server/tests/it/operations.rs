@@ -34,7 +34,7 @@ const LISTS: Grants = Grants::LIST;
 const ALL: Grants = READS.with(LISTS).with(Grants::WRITE).with(Grants::DELETE);
 
 #[test]
-fn rules_say_who_may_do_what_where() {
+fn rules_decide_by_client_operation_and_path() {
     let server = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.policy = policy([
@@ -86,7 +86,7 @@ fn rules_say_who_may_do_what_where() {
         assert_eq!(got.status(), expected, "{line} {fields}: {}", got.text());
     }
     assert!(server.path("keep/sub/f").exists());
-    // A name is not the bytes: their checksum is for whom the bytes are for.
+    // A name is not the bytes: their checksum needs the right to read them.
     let storage = server.export().storage;
     let body = "<propfind xmlns='DAV:'><prop><checksums xmlns='http://owncloud.org/ns'/></prop></propfind>";
     for (directory, is_told) in [("names", false), ("in", true)] {
@@ -133,7 +133,7 @@ fn a_reload_counts_from_the_next_request_on() {
     assert_eq!(control.reload(next).unwrap(), ["admin"]);
     assert_eq!(client.request("GET /old", "").status(), 404);
     assert_eq!(client.request("GET /a/new", "").status(), 200);
-    // Nobody keeps open, nor tidies, what is not served any longer.
+    // Exports that are not served any longer are neither kept open nor tidied.
     let began = Instant::now();
     while replaced.strong_count() > 0 {
         assert!(began.elapsed() < Duration::from_secs(30));
@@ -142,7 +142,7 @@ fn a_reload_counts_from_the_next_request_on() {
 }
 
 #[test]
-fn proxies_that_are_trusted_say_who_the_client_is() {
+fn trusted_proxies_name_the_client() {
     let server = TestServer::with(|settings| {
         settings.proxies.trusted = Network::parse_list(["loopback"]).unwrap();
         settings.policy = policy([rule("192.0.2.0/24", READS, "/")]);
@@ -170,7 +170,7 @@ fn proxies_that_are_trusted_say_who_the_client_is() {
         let got = client.response(false);
         assert_eq!(got.status(), expected, "{}: {}", String::from_utf8_lossy(&bytes), got.text());
     }
-    // Who does not say it is not served, and neither is who says nonsense.
+    // A connection without the header is not served, and neither is one with nonsense.
     for bytes in [get, "PROXY TCP4 nonsense\r\nGET / HTTP/1.1\r\n\r\n", "PROXX"] {
         let mut client = server.connect();
         client.send(bytes);
@@ -195,7 +195,7 @@ fn only_trusted_proxies_are_believed_and_a_page_on_this_machine_gains_nothing() 
     client.send("PRO");
     client.send("PFIND / HTTP/1.1\r\nHost: h\r\nDepth: 0\r\n\r\n");
     assert_eq!(client.response(false).status(), 207);
-    // Nobody is trusted: a header is garbage.
+    // No proxy is trusted: a header is garbage.
     let server = TestServer::start();
     let got = server.ask("PROXY TCP4 192.0.2.7 10.0.0.1 4711 80\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(matches!(got.status(), 400 | 505), "{}", got.text());
@@ -241,7 +241,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
         answers.into_iter().find(|got| got.status() == 429)
     };
     let refused = (0..10).find_map(|_| burst()).unwrap();
-    refused.assert_refused(Status::TOO_MANY_REQUESTS, "too often");
+    refused.assert_refused(Status::TOO_MANY_REQUESTS, "too many requests");
     assert_eq!(refused.field("retry-after"), Some("1"));
     assert_eq!(client.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n").status(), 200);
 
@@ -255,13 +255,13 @@ fn a_client_has_its_share_and_others_have_theirs() {
     refused.assert_refused(Status::TOO_MANY_REQUESTS, "connections");
     assert!(!refused.head.keeps_alive());
     assert_eq!(from("127.0.0.3").request("GET /", "").status(), 200);
-    // Those of a proxy that speaks for many are nobody's.
+    // Connections of a proxy that speaks for many count for no client.
     let mut many = [server.connect(), server.connect(), server.connect()];
     for client in &mut many {
         assert_eq!(client.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n").status(), 200);
     }
 
-    // Who has used up the rate for longer than anybody waits in a test is not the proxy that stands between.
+    // A client that has used up the rate for longer than any test waits is not the proxy that stands between.
     let server = limited(ClientLimits { bytes_per_s: Some(10_000), ..ClientLimits::default() });
     server.write("f", crate::support::noise(1_000_000, 1));
     server.write("small", b"x");
@@ -283,7 +283,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
     client.send("PUT /g HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
     client.send(crate::support::noise(1_000_000, 2));
     assert_eq!(client.response(false).status(), 201);
-    // Both directions share it. The last piece is not waited for by whoever received it.
+    // Both directions share it. The receiver of the last piece does not wait for it.
     assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
@@ -316,7 +316,7 @@ fn the_admin_address_tells_how_it_goes() {
         }
     };
     assert_eq!((unready.status(), get("/healthz").status()), (503, 200));
-    assert!(unready.text().contains("served at / is not the one"), "{}", unready.text());
+    assert!(unready.text().contains("taken the place of export /"), "{}", unready.text());
     std::fs::rename(&aside, &place).unwrap();
     let begun = Instant::now();
     while get("/readyz").status() != 200 {
@@ -350,7 +350,7 @@ fn the_admin_address_tells_how_it_goes() {
     assert_eq!(ask("PUT /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").status(), 405);
     assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").status(), 421);
     assert_eq!(ask("nonsense\r\n\r\n").status(), 400);
-    // Draining: still served, and everybody is told to go.
+    // Draining: still served, and load balancers are told to send clients elsewhere.
     let mut kept = server.connect();
     assert!(kept.request("GET /f", "").head.keeps_alive());
     server.begin_stop();

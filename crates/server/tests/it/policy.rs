@@ -1,4 +1,4 @@
-//! What somebody may do who may do some things and not others: every method, over HTTP and over root://.
+//! Clients that may do some things and not others: every method, over HTTP and over root://.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -83,7 +83,7 @@ fn each_method_needs_its_own() {
         ("MOVE /new/c", to("/new/e"), 403, "no rule"),
         ("MOVE /names/sub", to("/new/e"), 201, ""),
         ("MOVE /names/f", to("/new/f"), 403, "no rule"),
-        // Who may not read it does not move it to where they may.
+        // A client that may not read it does not move it to where it may.
         ("MOVE /names/f", to("/read/g"), 403, "no rule"),
         ("MOVE /names/f", to("/instead/f"), 204, ""),
     ] {
@@ -116,7 +116,7 @@ fn nothing_is_moved_to_above_where_it_could_be_read() {
 }
 
 #[test]
-fn only_names_that_lead_somewhere_are_told() {
+fn only_names_that_lead_to_visible_files_are_named() {
     let at = |grants: &'static [(&str, Grants)]| {
         TestServer::with(move |settings| {
             rules(grants)(settings);
@@ -137,7 +137,7 @@ fn only_names_that_lead_somewhere_are_told() {
 }
 
 #[test]
-fn what_somebody_else_stores_meanwhile_is_not_replaced() {
+fn concurrent_uploads_are_not_replaced_without_the_right() {
     let server = server();
     let mut client = server.connect();
     client.send("PUT /new/g HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n");
@@ -156,7 +156,7 @@ fn what_somebody_else_stores_meanwhile_is_not_replaced() {
 }
 
 #[test]
-fn a_checksum_is_for_whom_the_bytes_are_for() {
+fn a_checksum_needs_the_right_to_read() {
     let server = server();
     let wants = "Want-Digest: adler32\r\n";
     assert!(server.request("HEAD /read/f", wants).field("digest").is_some());

@@ -128,7 +128,7 @@ fn a_client_that_asks_first_is_answered_first() {
 }
 
 #[test]
-fn what_cannot_be_stored() {
+fn uploads_that_are_refused() {
     let server = TestServer::with(|settings| {
         settings.service.exports[0].allow_write = true;
         settings.service.exports[0].upload_bytes_max = 1000;
@@ -242,7 +242,7 @@ fn nothing_is_replaced_where_the_client_says_so() {
 }
 
 #[test]
-fn what_the_client_says_of_its_bytes_is_checked() {
+fn the_client_s_digests_are_checked() {
     let server = TestServer::start();
     let put = |fields: &str| {
         let text = format!("PUT /f HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: 9\r\n\r\n123456789");
@@ -347,7 +347,7 @@ fn a_full_disk_is_507_before_or_during_the_body() {
     let refused = server.request("PUT /f", "Content-Length: 1001\r\nExpect: 100-continue\r\n");
     refused.assert_refused(Status::INSUFFICIENT_STORAGE, "space");
     assert!(refused.text().contains("<D:error xmlns:D=\"DAV:\"><D:quota-not-exceeded/></D:error>"));
-    // In chunks nobody knows before it is too much.
+    // In chunks it is not known before it is too much.
     let mut client = server.connect();
     client.send("PUT /f HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(chunked(&noise(1001, 9), 300));

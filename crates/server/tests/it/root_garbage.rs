@@ -31,10 +31,10 @@ fn whatever_comes() {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.service.exports[0].allow_write = true;
         let deadlines = &mut settings.deadlines;
-        // Who hangs up is not waited for. Shorter ones would cut those who are slow because this machine is.
+        // A client that hangs up is not waited for. Shorter ones would cut those that are slow because this machine is.
         deadlines.linger = Duration::from_millis(50);
     });
-    // Whoever changes an open into one that empties the file may do so: nobody in the conversations has this one.
+    // Garbage that changes an open into one that empties the file may do so: no recorded conversation has this one.
     server.write("untouched", b"untouched");
     server.write("f", b"x");
     let quiet = until_quiet(&server);
@@ -116,7 +116,7 @@ fn sockets_of(server: SocketAddr) -> Vec<String> {
     all.lines().skip(1).filter(is_open).map(str::to_owned).collect()
 }
 
-/// What the clients of the recorded conversations say, connection by connection.
+/// The clients' bytes of the recorded conversations, connection by connection.
 fn recorded() -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/root");
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Who asks over root://: tokens and macaroons by `ztn` and in the CGI of a path, certificates of TLS that begins in
-//! place; what they may do, how they are refused, and that a session is one client's.
+//! Authentication over root://: tokens and macaroons by `ztn` and in the CGI of a path, certificates of TLS that begins
+//! in place; their rights, their refusals, and that a session is one client's.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -64,7 +64,7 @@ impl Site {
         client
     }
 
-    /// A session of nobody in particular, unless a certificate says more.
+    /// A session that is anonymous, unless a certificate says more.
     fn with_name(&self, shown: Option<&Credential>) -> RootClient {
         let mut client = self.roots(shown);
         client.login();
@@ -90,7 +90,7 @@ fn what_is_offered_to_whom() {
     let first = format!("&P=ztn,0:{}:", limits::TOKEN_BYTES_MAX);
     let site = site(|_| {});
     assert_eq!(list(&mut site.roots(None)), format!("{first}&P=unix"));
-    // Who has no TLS is not told of what needs it.
+    // A client without TLS is not told of methods that need it.
     let mut plain = RootClient::stranger(site.server.address);
     assert!(!flags(&mut plain, ClientFlags::NONE).has_any(ServerFlags::TLS_LOGIN | ServerFlags::GOTO_TLS));
     assert_eq!(list(&mut plain), "&P=unix");
@@ -111,7 +111,7 @@ fn what_is_offered_to_whom() {
         let login = gridlane_xrd::request::Login::new(1, b"x", gridlane_xrd::flags::Abilities::NONE, vec![]);
         refused(plain.ask(login, &[]), ErrorCode::TLS_REQUIRED, &["roots://"]);
     }
-    // Whoever is not asked to begin TLS and has to show a token is told so.
+    // A client that is not asked to begin TLS and has to show a token is told so.
     let offered = site_with(|settings| {
         (settings.root.auth, settings.root.tls) = (Some(vec![RootAuth::Ztn]), Some(RootTls::Offered));
     });
@@ -119,7 +119,7 @@ fn what_is_offered_to_whom() {
     assert!(!flags(&mut plain, ClientFlags::CAN_TLS).has(ServerFlags::GOTO_TLS));
     let login = gridlane_xrd::request::Login::new(1, b"x", gridlane_xrd::flags::Abilities::NONE, vec![]);
     refused(plain.ask(login, &[]), ErrorCode::TLS_REQUIRED, &["token", "roots://"]);
-    // An operator may ask nobody, and for the name first.
+    // An operator may ask for no credentials, or for the name first.
     let nobody = site_with(|settings| settings.root.auth = Some(Vec::new()));
     assert_eq!(list(&mut RootClient::stranger(nobody.server.address)), "");
     let turned = site_with(|settings| {
@@ -233,7 +233,7 @@ fn a_bad_token_is_refused_in_words_and_another_way_may_follow() {
         let mut client = site.roots(None);
         client.login();
         refused(client.ask(proof(&token), &[]), ErrorCode::AUTH_FAILED, &[word]);
-        // Nobody is in yet.
+        // No client is in yet.
         client.ask(user(), &[]).unwrap();
         client.ask(stat("/public/f"), &[]).unwrap();
         refused(client.ask(stat("/data/in/f"), &[]), NO, &["the token of the login was not taken", word]);
@@ -253,7 +253,7 @@ fn a_bad_token_is_refused_in_words_and_another_way_may_follow() {
 }
 
 #[test]
-fn guessing_is_slow_for_who_guesses_alone() {
+fn guessing_is_slow_for_the_guessing_client_alone() {
     let site = site(|_| {});
     let mut client = site.roots(None);
     client.login();
@@ -308,13 +308,13 @@ fn a_token_in_a_path_counts_for_its_request() {
     // A macaroon as well, with and without the word.
     let made = minted(Grants::READ, "/dteam", 600, &[]);
     client.ask(stat(&format!("/dteam/f?x=y&authz={made}")), &[]).unwrap();
-    // One that is bad is refused, whatever anyone may do there; its text is told nobody.
+    // A bad one is refused, whatever the rules allow there; its text is not shown.
     for token in [site.iam.token("storage.read:/", -600), "eyJ.secretsecret.b".to_owned()] {
         let (code, text) = client.ask(stat(&with("/public/f", &token)), &[]).unwrap_err();
         assert!(code == NO && !text.contains(&token) && !text.contains("secretsecret"), "{text}");
         refused(client.open(&with("/public/f", &token), OpenOptions::READ), NO, &[]);
     }
-    // Nor is one that anybody could read.
+    // Nor is one that could be read on the way.
     let mut stream = TcpStream::connect(site.server.address).unwrap();
     write!(stream, "PROXY TCP4 192.0.2.1 192.0.2.9 1 1094\r\n").unwrap();
     let mut plain = RootClient::on(stream);
@@ -373,7 +373,7 @@ fn a_session_is_one_clients() {
     let token = |scope| site.iam.token(scope, 600);
     let mut one = site.with_token(&token("storage.read:/in"));
     let handle = one.open("/data/in/f", OpenOptions::READ).unwrap();
-    // Whoever knows its id joins it, but for who shows to be somebody else than who began it.
+    // A client that knows its id joins it, unless it shows another identity than the session's.
     let mut bound = site.roots(None);
     assert_eq!(bound.ask(Bind { session: one.session }, &[]).unwrap().body, [1]);
     let read = gridlane_xrd::request::Read { handle, offset: 0, len: 4, path_id: gridlane_xrd::PathId(1) };
@@ -383,7 +383,7 @@ fn a_session_is_one_clients() {
     let bind = Bind { session: of_ada.session };
     refused(site.roots(Some(&PKI.voms)).ask(bind.clone(), &[]), NO, &["another client"]);
     assert_eq!(site.roots(Some(&ada(hour(), None))).ask(bind, &[]).unwrap().body, [1]);
-    // It is ended by nobody else, and by the same with another token.
+    // No other client ends it, but the same with another token does.
     let end = Endsess { session: one.session };
     for client in
         [&mut of_ada, &mut site.with_name(None), &mut site.with_token(&minted(Grants::READ, "/", 60, &[]))]
@@ -432,7 +432,7 @@ fn a_login_ends_with_its_token() {
 }
 
 #[test]
-fn a_macaroon_that_is_called_back_ends_what_it_began() {
+fn a_revoked_macaroon_ends_its_session() {
     let site = site(|_| {});
     let made = minted(Grants::READ.with(Grants::of(Operation::List)), "/data", 600, &[]);
     let mut client = site.with_token(&made);
@@ -446,7 +446,7 @@ fn a_macaroon_that_is_called_back_ends_what_it_began() {
     client.ask(Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }, &[]).unwrap();
 }
 
-/// Settings that believe less make nobody of who was somebody, in sessions that are there as well.
+/// Settings that believe less make identities anonymous, in sessions that are there as well.
 #[test]
 fn who_is_no_longer_believed_is_nobody() {
     let site = site(|_| {});

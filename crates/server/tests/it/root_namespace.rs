@@ -27,7 +27,7 @@ use gridlane_xrd::{ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
 /// Longer than anything that passes takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the tests here ask.
+/// A session, and the requests of these tests.
 struct Session(RootClient);
 
 impl Session {
@@ -197,7 +197,7 @@ fn later(session: &mut Session, gate: &Gate, request: impl Into<Request>) -> Vec
 }
 
 #[test]
-fn what_takes_long_comes_later() {
+fn slow_answers_come_later() {
     let storage = MemoryStorage::new();
     storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), b"hello".to_vec());
     let (bytes, names) = (Gate::new(), Gate::new());
@@ -216,7 +216,7 @@ fn what_takes_long_comes_later() {
 }
 
 #[test]
-fn several_exports_and_what_is_above_them() {
+fn several_exports_and_the_directories_above_them() {
     let directory = tempfile::tempdir().unwrap();
     let export = |path: &str| {
         let place = directory.path().join(path);
@@ -274,7 +274,7 @@ fn parents_are_made_for_those_that_ask() {
 }
 
 #[test]
-fn changes_happen_in_the_order_in_which_they_are_asked() {
+fn changes_happen_in_the_order_of_their_requests() {
     let server = TestServer::start();
     let mut session = Session::open(&server);
     let deepest = (0..40).fold(String::new(), |path, level| format!("{path}/d{level}"));
@@ -295,7 +295,7 @@ fn changes_happen_in_the_order_in_which_they_are_asked() {
 }
 
 #[test]
-fn what_is_counted() {
+fn counters_of_requests() {
     let server = TestServer::with(|settings| settings.admin = Some("127.0.0.1:0".parse().unwrap()));
     let mut session = Session::open(&server);
     assert_eq!(session.stat("/nope"), None);

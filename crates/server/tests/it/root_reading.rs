@@ -75,7 +75,7 @@ fn any_range_of_a_file() {
 }
 
 #[test]
-fn what_is_not_in_memory_is_the_same() {
+fn bytes_that_are_not_in_memory_are_the_same() {
     let bytes = noise(3_000_001, 2);
     let (_data, _gate, server) = slow("f", &bytes);
     let mut client = RootClient::connect(server.address);
@@ -164,7 +164,7 @@ fn a_slow_disk_holds_up_nothing_but_its_own_read() {
 }
 
 #[test]
-fn reads_that_are_asked_for_at_once_are_all_answered() {
+fn concurrent_reads_are_all_answered() {
     let server = TestServer::start();
     let bytes = noise(1_000_000, 6);
     server.write("f", &bytes);
@@ -193,7 +193,7 @@ fn reads_that_are_asked_for_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_read_is_of_what_is_there_now() {
+fn a_read_is_of_the_current_bytes() {
     let server = TestServer::start();
     let bytes = noise(1_000_000, 7);
     server.write("f", &bytes);
@@ -287,7 +287,7 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
         );
         assert!(bound.pages_of(stream, offset).unwrap() == bytes[offset as usize..offset as usize + 300_000]);
     }
-    // The main one as well, and what nobody has bound.
+    // The main one as well, and one that was never bound.
     assert_eq!(client.read(handle, 0, 10).unwrap(), bytes[..10]);
     let wrong = client.ask(Read { handle, offset: 0, len: 1, path_id: PathId(9) }, &[]);
     assert_eq!(wrong.unwrap_err().0, ErrorCode::ARG_INVALID);
@@ -332,7 +332,7 @@ fn data_that_come_elsewhere_are_refused() {
         client.send_bytes(&head);
         assert_eq!(client.answer().status, Status::ERROR);
     }
-    // Whether or not the data find somebody.
+    // The data may find no receiver.
     let _ = bound.stream.write_all(b"some data");
     client.ask(Ping, &[]).unwrap();
     client.write(handle, 2, b"ab").unwrap();
@@ -341,7 +341,7 @@ fn data_that_come_elsewhere_are_refused() {
 }
 
 #[test]
-fn so_much_may_be_asked_for_on_other_connections() {
+fn reads_on_other_connections_have_a_limit() {
     let server = TestServer::start();
     let bytes = noise(1 << 18, 9);
     server.write("f", &bytes);

@@ -1,4 +1,4 @@
-//! Sessions over root://: how they begin and end, who joins them, and what happens to those who do not keep to the
+//! Sessions over root://: their begin and end, the connections that join them, and clients that do not keep to the
 //! rules.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -49,7 +49,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A deadline that is waited for, and that who is only slow does not miss.
+/// A deadline that is waited for, and that a client which is only slow does not miss.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Waits for the end of a connection, whatever is said first.
@@ -76,7 +76,7 @@ fn http_and_root_share_the_port() {
 }
 
 #[test]
-fn strangers_are_told_to_log_in_and_sent_away() {
+fn requests_before_the_login_are_refused() {
     let server = TestServer::start();
     let not_in = "Invalid request; user not logged in";
     for request in [Ping.into(), stat("/").into(), Endsess { session: SessionId::default() }.into()] {
@@ -95,7 +95,7 @@ fn strangers_are_told_to_log_in_and_sent_away() {
 }
 
 #[test]
-fn what_makes_no_sense_in_a_session_is_refused_there() {
+fn malformed_requests_in_a_session_are_refused_there() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
     let again = Login::new(1, b"again", gridlane_xrd::flags::Abilities::NONE, b"a=b".to_vec());
@@ -106,7 +106,7 @@ fn what_makes_no_sense_in_a_session_is_refused_there() {
         RequestHead { stream: StreamId([1, 2]), id: RequestId(3033), body: [0; 16], payload_len: 3 };
     client.send_bytes(&[&unknown.encode()[..], b"abc"].concat());
     refused(client.answer_to(StreamId([1, 2])), ErrorCode::INVALID_REQUEST, "Invalid request code");
-    // Nobody asks for signatures, and none is looked at.
+    // Signatures are not required, and none is looked at.
     let sigver = Sigver {
         expected: RequestId::PING,
         leaves_payload_out: false,
@@ -156,7 +156,7 @@ fn a_long_argument_is_taken_in_any_pieces() {
 }
 
 #[test]
-fn who_has_to_prove_something_does() {
+fn a_login_that_needs_authentication_waits_for_it() {
     for (setting, kind, credentials) in
         [(RootAuth::Unix, "unix", &b"unix\0tester users\0"[..]), (RootAuth::Host, "host", &b"host\0"[..])]
     {
@@ -232,7 +232,7 @@ fn another_client_may_neither_join_nor_end_a_session() {
 }
 
 #[test]
-fn who_says_nothing_or_half_of_something_is_not_waited_for() {
+fn silent_and_half_sent_requests_are_not_waited_for() {
     let server = TestServer::with(with_admin);
     let (mut half, mut idle) = (RootClient::connect(server.address), RootClient::connect(server.address));
     // A session goes by it from its next request on: there is time to log in.
@@ -365,7 +365,7 @@ fn files_that_are_open_for_writing_count_as_uploads() {
 }
 
 #[test]
-fn a_server_that_stops_finishes_what_runs() {
+fn a_server_that_stops_finishes_running_requests() {
     let data = tempfile::tempdir().unwrap();
     std::fs::write(data.path().join("f"), noise(1000, 1)).unwrap();
     let storage = PosixStorage::open(data.path(), Durability::None).unwrap();
@@ -410,7 +410,11 @@ fn a_server_that_stops_lets_files_that_are_open_be_read_and_written_to_their_end
     for (at, part) in noise(3000, 1).chunks(1000).enumerate() {
         assert_eq!(reader.read(read, at as u64 * 1000, 1000).unwrap(), part);
     }
-    refused(reader.open("/f", OpenOptions::READ), ErrorCode::OVERLOADED, "the server is about to end");
+    refused(
+        reader.open("/f", OpenOptions::READ),
+        ErrorCode::OVERLOADED,
+        "the server is stopping; try again later",
+    );
     writer.write(written, 1000, &noise(3000, 2)[1000..]).unwrap();
     writer.close(written).unwrap();
     assert!(server.read("g").unwrap() == noise(3000, 2));
@@ -427,7 +431,7 @@ fn a_server_that_stops_lets_files_that_are_open_be_read_and_written_to_their_end
 }
 
 #[test]
-fn a_server_that_stops_waits_for_nobody_who_does_nothing() {
+fn a_server_that_stops_does_not_wait_for_idle_clients() {
     let mut server = TestServer::with(|settings| {
         settings.deadlines.drain = Duration::from_secs(3600);
         settings.deadlines.drain_pause = Duration::from_millis(50);

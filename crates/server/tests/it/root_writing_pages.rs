@@ -97,7 +97,7 @@ fn damage_is_repaired_page_by_page() {
         }
         client.close(handle).unwrap();
         prop_assert!(server.read("f").unwrap() == bytes);
-        // Kept with the file: nobody has to read it again.
+        // Kept with the file: it need not be read again.
         let Ok(Opened::File(kept)) = wait(export.storage.open(&path)) else { panic!("it is not there") };
         let sum = Checksum::adler32(adler32(&bytes));
         prop_assert_eq!(wait(kept.kept_checksums(&[ChecksumKind::Adler32])), [sum]);

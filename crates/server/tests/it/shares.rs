@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A deadline that is waited for.
 const SOON: Duration = Duration::from_millis(300);
 
-/// Those who take what they can get are here, and others there.
+/// Clients that take all they can get are here, and others there.
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 1));
 const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
 
@@ -231,7 +231,7 @@ fn requests_that_are_half_there_share_their_memory() {
     eventually("all is given back", || used(&server, "root_memory_bytes") == 0);
 }
 
-/// Lists of reads whose answers nobody takes: each list takes memory until it was answered.
+/// Lists of reads whose answers are not taken: each list takes memory until it was answered.
 #[test]
 fn requests_whose_answers_are_not_taken_share_their_memory() {
     const ONE: u64 = 512 * 1024;
@@ -324,7 +324,7 @@ fn one_address_leaves_turns_at_the_disk_to_others() {
     let here: Vec<Client> = (0..8).map(|_| ask(HERE)).collect();
     gate.wait_for_waiting(2);
     let there = ask(THERE);
-    // Only if it is not behind those who were there before.
+    // Only if it is not behind those that were there before.
     gate.wait_for_waiting(3);
     assert_eq!(metrics(&server)["disk_operations_running"], 3);
     gate.open();
@@ -542,7 +542,7 @@ fn one_address_leaves_copies_of_directories_to_others() {
 }
 
 #[test]
-fn silence_on_the_admin_address_holds_up_nobody_elsewhere() {
+fn silence_on_the_admin_address_holds_up_no_other_client() {
     let server = TestServer::with(with_admin);
     let admin = server.admin.unwrap();
     let mut silent: Vec<Client> = (0..40).map(|_| Client::from(HERE, admin)).collect();
@@ -579,7 +579,7 @@ fn guessed_passwords_are_slowed_down_where_they_come_from() {
 
 /// Programs that send all of a body before they look for an answer find the answer, and not a broken connection.
 #[test]
-fn who_sends_a_body_to_a_full_disk_is_told_so() {
+fn an_upload_to_a_full_disk_gets_its_answer() {
     const BYTES: usize = 24 << 20;
     let storage = FaultyStorage::new(MemoryStorage::new(), 1 << 20);
     let server = TestServer::of(Arc::new(storage), |settings| {
@@ -610,7 +610,7 @@ fn who_sends_a_body_to_a_full_disk_is_told_so() {
     }
 }
 
-/// Nobody is waited for who goes on for ever, or says nothing more.
+/// A client that goes on for ever, or sends nothing more, is not waited for.
 #[test]
 fn a_refused_body_is_not_read_for_ever() {
     let server = TestServer::with(|settings| {

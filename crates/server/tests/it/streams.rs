@@ -1,4 +1,4 @@
-//! What is large or takes long: listings that are made while they are sent, and copies that nobody waits for any more.
+//! Large and slow answers: listings that are made while they are sent, and copies that are not waited for any more.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -20,7 +20,7 @@ use gridlane_store::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What kernels hold between two processes: both sockets' buffers grow to this together at most.
+/// The bytes that kernels hold between two processes: both sockets' buffers grow to this together at most.
 const SOCKETS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Has a directory with any number of entries, which are made as they are asked for, and `/endless`, a file that no
@@ -31,12 +31,12 @@ struct Endless {
     count: u64,
     /// Where reading the directory fails.
     fails_at: Option<u64>,
-    /// When the first is opened, somebody stores the second.
+    /// When the first is opened, the second is stored by another client.
     meanwhile: Option<(&'static str, &'static str)>,
     watch: Watch,
 }
 
-/// What is seen of it from outside.
+/// The signs of it that are seen from outside.
 #[derive(Clone, Default)]
 struct Watch {
     made: Arc<AtomicU64>,
@@ -50,7 +50,7 @@ struct Ending(Option<Sender<()>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // Nobody may be interested.
+        // There may be no receiver.
         self.0.take().map(|sender| sender.send(()));
     }
 }
@@ -254,7 +254,7 @@ fn a_large_directory_is_never_in_memory() {
     client.send(LIST);
     let head = client.head();
     assert_eq!(head.headers.single("transfer-encoding"), Some("chunked"));
-    // An entry has several hundred bytes: what the server has made and nobody has read is bounded.
+    // An entry has several hundred bytes: listings that were made and not read are bounded.
     const ENTRY_BYTES: u64 = 400;
     let mut received = 0;
     let mut last = Vec::new();
@@ -304,7 +304,7 @@ fn a_listing_that_breaks_does_not_look_complete() {
 }
 
 #[test]
-fn slow_readers_hold_up_nobody() {
+fn slow_readers_hold_up_no_other_client() {
     const COUNT: u64 = 1_000_000;
     let (server, _) = serve(Endless::new(COUNT, None));
     let stuck: Vec<_> = (0..2 * limits::DISK_OPERATIONS_MAX)
@@ -351,7 +351,7 @@ fn a_reader_that_stops_is_cut() {
 }
 
 #[test]
-fn a_copy_ends_with_whoever_wants_it() {
+fn a_copy_ends_when_its_client_leaves() {
     for method in ["COPY", "MOVE"] {
         let (server, watch) = serve(Endless::new(0, None));
         let ended = watch.ends();
@@ -368,7 +368,7 @@ fn a_copy_ends_with_whoever_wants_it() {
 }
 
 #[test]
-fn what_cannot_be_renamed_is_copied_and_removed() {
+fn a_tree_that_cannot_be_renamed_is_copied_and_removed() {
     let (server, _) = serve(Endless::new(0, None));
     for directory in ["/t", "/t/sub", "/full", "/full/sub"] {
         assert_eq!(server.request(&format!("MKCOL {directory}"), "").status(), 201);
@@ -403,7 +403,7 @@ fn what_cannot_be_renamed_is_copied_and_removed() {
 }
 
 #[test]
-fn what_comes_while_a_tree_is_moved_is_not_lost() {
+fn files_that_come_while_a_tree_is_moved_are_not_lost() {
     // A new file, and other bytes of one that was copied or is about to be.
     for (opened, stored, is_whole) in [
         ("t/b", "t/0", false),

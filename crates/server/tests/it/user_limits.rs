@@ -41,15 +41,15 @@ fn with_token(site: &Site, token: &str) -> RootClient {
 }
 
 #[test]
-fn an_organisation_shares_what_it_may_ask() {
+fn an_organisation_shares_its_requests() {
     let site =
         site_with(|settings| settings.auth.vo_limits = ClientLimits { requests_per_s: Some(2), ..NONE });
     let member = ada(year(), Some(("/dteam", &PKI.voms)));
     let mut answers = (0..TRIES).map(|_| site.shows(&member, "GET /dteam/f"));
     let refused = answers.find(|answer| answer.status != 200).unwrap();
     assert_eq!(refused.status, 429);
-    refused.has("this virtual organisation asks too often").has("Retry-After: 1");
-    // The same user, without saying that she is a member; and who is nobody in particular.
+    refused.has("this virtual organisation sends too many requests").has("Retry-After: 1");
+    // The same user, without saying that she is a member; and an anonymous client.
     assert_eq!(site.shows(&PKI.ada, "GET /ada/f").status, 200);
     assert_eq!(site.ask("GET /public/f", "").status, 200);
     let (_, log) = site.server.stop();
@@ -58,7 +58,7 @@ fn an_organisation_shares_what_it_may_ask() {
 }
 
 #[test]
-fn whoever_comes_by_tokens_and_macaroons_is_a_user_as_well() {
+fn bearers_of_tokens_and_macaroons_are_users_as_well() {
     let site =
         site_with(|settings| settings.auth.user_limits = ClientLimits { requests_per_s: Some(2), ..NONE });
     let of_scope = |path: &str| site.iam.token(&format!("storage.read:{path}"), 600);
@@ -97,7 +97,7 @@ fn over_root_as_well() {
     assert_eq!(statuses.find(|status| *status != Status::OK), Some(Status::WAIT));
 }
 
-/// A session of nobody in particular, whose requests have tokens of their own.
+/// An anonymous session, whose requests have tokens of their own.
 #[test]
 fn tokens_in_paths_count_for_their_users() {
     let site =
@@ -112,7 +112,7 @@ fn tokens_in_paths_count_for_their_users() {
         let mut answers = (0..TRIES).map(|_| client.ask(request.clone(), &[]).unwrap());
         let told = answers.find(|answer| answer.status != Status::OK).unwrap();
         assert_eq!(told.status, Status::WAIT);
-        assert!(String::from_utf8_lossy(&told.body).contains("this user asks too often"));
+        assert!(String::from_utf8_lossy(&told.body).contains("this user sends too many requests"));
     }
     let mut others = (0..TRIES).map(|_| client.ask(stat("/public/f"), &[]).unwrap().status);
     assert!(others.all(|status| status == Status::OK));

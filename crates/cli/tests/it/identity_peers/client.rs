@@ -79,13 +79,13 @@ fn a_proxy_opens_what_its_vo_may() {
     site.run(Some(&member), None, &["cp", &site.url("vo/empty"), text(&empty)]).ok();
     assert_copied(&empty, b"");
 
-    // One that somebody else was handed, with all that leads to her certificate; limited ones read as well.
+    // One that another program was handed, with all that leads to her certificate; limited ones read as well.
     let handed = site.pki.proxy("handed", &member, Rfc3820::FULL);
     site.gets(Some(&handed), None, &url);
     let limited = VomsProxy::of(&site.pki, "eve", "gridlane", &["/gridlane"]).limited().make("limited");
     site.gets(Some(&limited), None, &url);
 
-    // Nobody, somebody of another VO, and of none.
+    // An anonymous client, one of another VO, and one of none.
     site.run(None, None, &["stat", &url]).exits(DENIED);
     let other = VomsProxy::of(&site.pki, "ada", "other", &["/other"]).make("other");
     site.run(Some(&other), None, &["stat", &url]).exits(DENIED);
@@ -181,7 +181,7 @@ fn a_token_opens_root_and_roots() {
         assert!(!site.server.exported("vo/up").exists());
         site.run(None, Some(&good), &["rm", &url("vo/f")]).exits(DENIED);
         site.run(None, Some(&good), &["stat", &url("vo/other")]).exits(DENIED);
-        // XRootD lets a token for somebody else log in, and do nothing.
+        // XRootD lets a token for another server log in, and do nothing.
         let elsewhere = token_with(&signer, json!({ "aud": "https://elsewhere.gridlane.test" }));
         let forged = token(&Signer::es256("key"), "storage.read:/");
         for refused in [None, Some(elsewhere.as_str()), Some(&forged)] {

@@ -1,5 +1,5 @@
-//! Debian's XRootD with people who show who they are: first that each set-up is right, as the field's own clients see
-//! it, then what `gridlane` gets from it.
+//! Debian's XRootD with authentication: first that each set-up is right, as the field's own clients see it, then the
+//! answers to `gridlane`.
 
 mod client;
 mod set_up;

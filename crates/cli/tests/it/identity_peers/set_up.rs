@@ -1,4 +1,4 @@
-//! The set-ups are right: who should get in does, by the field's own clients, and nobody else.
+//! The set-ups are right: the clients that should get in do, by the field's own programs, and no others.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn davix(name: &str, pki: &Pki, arguments: &[&str]) -> Command {
     command
 }
 
-/// What OpenSSL says about a user's certificate or proxy.
+/// OpenSSL's verdict on a user's certificate or proxy.
 fn openssl_verifies(pki: &Pki, credential: &Credential) -> bool {
     // What leads from a proxy to its user is behind it in the file.
     let mut command = openssl(&["verify", "-allow_proxy_certs", "-purpose", "sslclient"]);
@@ -46,7 +46,7 @@ fn openssl_verifies(pki: &Pki, credential: &Credential) -> bool {
     run(command).code == Some(0)
 }
 
-/// The same, with the list of those whom the first authority has revoked.
+/// The same, with the list of certificates that the first authority has revoked.
 fn openssl_finds_unrevoked(pki: &Pki, name: &str) -> bool {
     let mut command = openssl(&["verify", "-crl_check"]);
     command.arg("-CApath").arg(pki.certificates()).arg(pki.credential(name).cert);
@@ -56,7 +56,7 @@ fn openssl_finds_unrevoked(pki: &Pki, name: &str) -> bool {
 #[test]
 fn openssl_agrees_about_certificates() {
     let pki = Pki::new();
-    // OpenSSL does not know of signing policies: to it, anybody may vouch for anybody.
+    // OpenSSL does not know of signing policies: to it, any authority may vouch for any name.
     for good in ["ada", "ada-ecdsa", "eve", "bob", "false-ada", "revoked"] {
         assert!(openssl_verifies(&pki, &pki.credential(good)), "{good}");
     }
@@ -121,7 +121,7 @@ fn xrootd_lets_members_of_a_vo_in() {
     let url = server.url_over("https", "vo/f");
     assert_eq!(ask_with(&pki, &member, &url, &[]), (200, "for members".to_owned()));
     assert_eq!(ask_with(&pki, &admin, &url, &[]).0, 200);
-    // Who did not say who they are; whose attributes are not enough; and where nobody may.
+    // Without credentials; with attributes that are not enough; and where no client may.
     assert_eq!(ask(&pki, &url, &[]).0, 403);
     let without = pki.proxy("without", &pki.credential("ada"), Rfc3820::FULL);
     assert_eq!(ask_with(&pki, &without, &url, &[]).0, 403);
@@ -171,7 +171,7 @@ fn xrootd_makes_macaroons() {
     assert_eq!(with_macaroon(&f, &["--request", "DELETE"]), 403, "it is for reading");
     assert_eq!(ask(&pki, &format!("{f}?authz=Bearer%20{macaroon}"), &[]).0, 200);
     assert_eq!(ask(&pki, &f, &[]).0, 403);
-    // Anybody can add what limits it; nobody can change what is there.
+    // Any bearer can add what limits it; none can change what is there.
     let mut command = python::debian("macaroon_caveats.py");
     command.args([&macaroon, "before:2000-01-01T00:00:00Z"]);
     let said = run(command).ok().text();
@@ -206,7 +206,7 @@ fn xrootd_lets_tokens_in() {
         200
     );
     assert_eq!(ask(&pki, &url, &[]).0, 403);
-    // For somebody else; over; by somebody else, who calls himself the same.
+    // For another server; over; of another issuer under the same name.
     let elsewhere = token_with(&signer, json!({ "aud": "https://elsewhere.gridlane.test" }));
     let expired =
         token_with(&signer, json!({ "exp": now_s() - 600, "iat": now_s() - 900, "nbf": now_s() - 900 }));

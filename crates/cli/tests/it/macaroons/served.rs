@@ -233,7 +233,7 @@ fn wrong_requests_are_refused_in_words() {
     for (path, options, status, words) in [
         ("data/ada", [plain, REQUEST, &[]], 401, "certificate, a token or a password"),
         ("data/ada", [json, ADA, &[]], 405, "does not offer POST"),
-        ("data/ada", [chunked, REQUEST, ADA], 411, "how long it is"),
+        ("data/ada", [chunked, REQUEST, ADA], 411, "Content-Length"),
         ("data/ada", [&["--data", &long], REQUEST, ADA], 413, "4096"),
         ("data/ada", [&["--data", "{"], REQUEST, ADA], 400, "not what it should be"),
         ("data/ada", [&["--data", r#"{"validity": "tomorrow"}"#], REQUEST, ADA], 400, "no duration"),

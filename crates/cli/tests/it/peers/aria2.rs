@@ -37,8 +37,8 @@ fn metalinks() {
         [("application/metalink4+xml", "f.meta4"), ("application/metalink+xml", "f.metalink")]
     {
         let link = site.scratch.join(name);
-        // The hash is told once it is known: whoever asks for it has it made, and it is remembered as soon as the
-        // file has been left alone for a moment.
+        // The hash is sent once it is known: a request for it has it made, and it is remembered as soon as the file has
+        // been left alone for a moment.
         until("the hash is known", || {
             run_curl(&["--fail", "--head", "-H", "Want-Digest: sha-256", &site.url("f")]).ok();
             run_curl(&["--fail", "-H", &format!("Accept: {accept}"), "-o", text(&link), &site.url("f")]).ok();

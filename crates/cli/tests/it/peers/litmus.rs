@@ -36,7 +36,7 @@ fn basic_copymove_and_http() {
     assert!(warnings.iter().all(|line| line.contains("does not claim Class 2")), "{}", outcome.describe());
 }
 
-/// As far as properties are defined: there are none that clients could define themselves, so what fails is just
+/// Properties, as far as they are defined: there are none that clients could define themselves, so what fails is just
 /// setting those, and reading them back.
 #[test]
 fn properties() {

@@ -101,7 +101,7 @@ impl Site {
         Site { scratch, peer, host: host.to_owned(), authorities }
     }
 
-    /// Whether it is `gridlane serve`, not a real xrootd.
+    /// True for `gridlane serve`, false for a real xrootd.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self.peer, Peer::Gridlane(_))
     }
@@ -163,7 +163,7 @@ impl Site {
         format!("{}:{port}", self.host)
     }
 
-    /// The URL of a path below the root, which stands in it as it is: nobody decodes it.
+    /// The URL of a path below the root, which stands in it as it is: it is not decoded.
     pub(super) fn url(&self, path: &str) -> String {
         self.url_over("root", path)
     }
@@ -181,7 +181,7 @@ impl Site {
         }
     }
 
-    /// What the server has written down.
+    /// The server's log.
     pub(super) fn log(&self) -> String {
         match &self.peer {
             Peer::Gridlane(_) => fs::read_to_string(self.scratch.join("access.log")).unwrap(),
@@ -226,7 +226,7 @@ impl Site {
     }
 }
 
-/// What an error from the server makes of xrdcp's and xrdfs's exit code.
+/// The exit code of xrdcp and xrdfs for an error of the server.
 const ERROR_OF_SERVER: i32 = 54;
 
 /// Asserts that xrdcp or xrdfs passes on an error of the server with one of these codes, and with words.

@@ -8,7 +8,7 @@ use super::{Site, assert_refused};
 use crate::support::client::{Outcome, text};
 use crate::support::{SOON, Scratch, assert_same, content, until};
 
-/// Asserts that somebody may not: "not authorized" or "read-only", in words.
+/// Asserts a denial: "not authorized" or "read-only", in words.
 #[track_caller]
 fn assert_denied(outcome: Outcome) {
     let said = outcome.stderr.to_lowercase();
@@ -154,7 +154,7 @@ rules = [
     assert!(public.join("f").is_file());
 }
 
-/// What changes something, or wanted to, is in the audit log; what only reads is not.
+/// Requests that change something, or tried to, are in the audit log; those that only read are not.
 #[test]
 fn changes_are_written_down() {
     let log = Scratch::new();
@@ -186,7 +186,7 @@ fn changes_are_written_down() {
     assert_eq!(records_of("/d/read"), 0);
 }
 
-/// What begins as root:// does and goes on as nonsense costs its own connection and nobody else's.
+/// A connection that begins as root:// does and goes on as nonsense costs itself and no other.
 #[test]
 fn nonsense() {
     let site = Site::new();

@@ -104,7 +104,7 @@ fn verbs() {
     xrdfs(&["spaceinfo", "/"]).ok().says(&["Largest free chunk"]);
 }
 
-/// Without somebody who vouches for the server nothing is said to it.
+/// A server that no trusted authority vouches for is told nothing.
 #[test]
 fn an_unknown_certificate_is_refused() {
     let site = Site::new();

@@ -165,7 +165,7 @@ fn killed_before_the_close() {
         assert!(!site.exported("new").exists());
         assert_same(&site.read("old"), &old);
     }
-    // Nobody holds the name.
+    // No session holds the name.
     site.xrdcp(&["--posc", "--force", text(&source), &site.url("old")]).ok();
     assert_same(&site.read("old"), &bytes);
 }
@@ -331,7 +331,7 @@ fn errors() {
     assert_refused(site.xrdcp(&[&site.url("missing"), text(&target)]), &[3011], &["no such file"]);
     assert_refused(site.xrdcp(&[&site.url("d"), text(&target)]), &[3016], &["is a directory"]);
     assert!(!target.exists(), "a failed copy leaves nothing");
-    // Nobody is there.
+    // No server is there.
     let port = free_port();
     let outcome = site.xrdcp(&[&format!("root://127.0.0.1:{port}//f"), text(&target)]);
     assert!(!matches!(outcome.code, Some(0 | ERROR_OF_SERVER)), "{}", outcome.describe());

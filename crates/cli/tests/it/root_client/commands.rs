@@ -103,7 +103,7 @@ fn over_tls_it_is_the_same() {
     assert_eq!(lines(&ask(&["ls", &url(""), "--ca", ca]).exits(0).text()), ["awkward/", "small", "sub dir/"]);
     ask(&["mkdir", &url("new"), "--ca", ca]).exits(0);
     assert!(server.exported("new").is_dir());
-    // Nobody vouches for it.
+    // No authority vouches for it.
     let refused = ask(&["cat", &url("small")]);
     assert!(refused.code != Some(0) && refused.stdout.is_empty(), "{}", refused.describe());
     refused.says(&["certificate"]);

@@ -20,7 +20,7 @@ fn files_behind_a_manager() {
     let outcome = run(cp(cluster.url("dir/f"), &target)).ok().verified(true);
     assert_copied(&target, &bytes);
     assert_eq!(outcome.number("fetched_bytes"), bytes.len() as u64);
-    // What nobody has, after the pause that the manager wants.
+    // A file that no server has, after the pause that the manager wants.
     run(cp(cluster.url("none"), scratch.join("none"))).fails(3, "caller", false, &["none"]);
     // A list is that of the servers.
     let mut command = gridlane();

@@ -1,4 +1,4 @@
-//! TLS, and servers that ask who is there.
+//! TLS, and servers that ask for authentication.
 
 use super::{random, server_with};
 use crate::support::client::{cp, run};
@@ -15,7 +15,7 @@ fn roots_wants_a_certificate_that_is_trusted() {
     let scratch = Scratch::new();
     let target = scratch.join("f");
     let url = server.url_over("roots", "f");
-    // By nobody's word, and by another's.
+    // By no authority, and by another one.
     let other = Server::start(&scratch.dir("other"));
     for ca in [None, Some(other.ca())] {
         let mut command = cp(&url, &target);

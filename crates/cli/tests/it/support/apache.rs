@@ -20,7 +20,7 @@ impl Apache {
     /// Serves a directory, which anyone may read and write.
     pub(crate) fn start(dir: &Path) -> Apache {
         let prefix = Scratch::new();
-        // As root it works as another user, who must get to its files.
+        // As root it works as another user, which must get to its files.
         for open in [dir, prefix.path(), &prefix.dir("lock")] {
             fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
         }

@@ -33,12 +33,12 @@ impl Calls {
         calls.remove("total").map(|_| Calls(calls))
     }
 
-    /// How often these were called.
+    /// The number of these calls.
     pub(crate) fn of(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.0.get(*name)).sum()
     }
 
-    /// How often anything was called.
+    /// The number of all calls.
     pub(crate) fn all(&self) -> u64 {
         self.0.values().sum()
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::DEADLINE;
 use super::secrets::Searched;
 
-/// The binary, cut off from the settings of whoever runs the tests.
+/// The binary, cut off from the settings of the user that runs the tests.
 pub(crate) fn gridlane() -> Command {
     isolated(Command::new(env!("CARGO_BIN_EXE_gridlane")))
 }
@@ -27,8 +27,8 @@ pub(crate) fn copy_of_gridlane(to: &Path) {
     assert!(copied.success());
 }
 
-/// What somebody's environment tells programs of proxies, authorities, credentials and configuration files. In
-/// either case, as `curl` and Go's programs read proxies in both.
+/// Variables of the environment about proxies, authorities, credentials and configuration files. In either case, as
+/// `curl` and Go's programs read proxies in both.
 const TAKEN_AWAY: [&str; 16] = [
     "http_proxy",
     "https_proxy",
@@ -63,10 +63,10 @@ pub(crate) fn isolated(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
-    // Nobody's certificate or configuration (.curlrc, .netrc, …) is found by accident: a test names what it wants.
+    // No user's certificate or configuration (.curlrc, .netrc, …) is found by accident: a test names what it wants.
     // Below what is no directory nothing can be made, not even by root.
     command.env("HOME", "/dev/null/home").env("XDG_DATA_HOME", "/dev/null/data");
-    // Journals of copies are keyed: all tests together are one user, who is nobody else's.
+    // Journals of copies are keyed: all tests together are one user, with a state of its own.
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     // /tmp, where a proxy or a token of theirs may lie, cannot be hidden: see `names_credentials`.
@@ -76,8 +76,8 @@ pub(crate) fn isolated(mut command: Command) -> Command {
 
 const NO_CREDENTIALS: &str = "GRIDLANE_NO_CREDENTIALS";
 
-/// Whether a test says by variables which credentials there are; it may also have taken the ban away itself, or name them
-/// with options, which are stronger.
+/// True if a test names credentials by variables; it may also have taken the ban away itself, or name them with
+/// options, which are stronger.
 fn names_credentials(command: &Command) -> bool {
     command.get_envs().any(|(name, value)| {
         let name = name.to_string_lossy();
@@ -100,7 +100,7 @@ pub(crate) fn cp_r(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Comm
     command
 }
 
-/// As [`cp`], giving up after two seconds without a byte: for copies that cannot succeed.
+/// The same as [`cp`], giving up after two seconds without a byte: for copies that cannot succeed.
 pub(crate) fn cp_impatient(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
     let mut command = cp(source, target);
     command.args(["--timeout", "2"]);
@@ -226,7 +226,7 @@ pub(crate) fn signal(whom: &str, name: &str) {
     assert!(sent.success(), "cannot send SIG{name} to {whom}");
 }
 
-/// What a process writes into a pipe, read as it comes.
+/// The bytes that a process writes into a pipe, read as they come.
 pub(crate) struct Captured {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
@@ -253,7 +253,7 @@ impl Captured {
         std::mem::take(&mut self.bytes.lock().unwrap())
     }
 
-    /// The same after the process was killed: whoever has inherited the pipe may keep it open.
+    /// The same after the process was killed: a process that has inherited the pipe may keep it open.
     pub(crate) fn take_soon(&mut self) -> Vec<u8> {
         let start = Instant::now();
         let reads = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
@@ -264,7 +264,7 @@ impl Captured {
     }
 }
 
-/// How a run ended, and what it said.
+/// The exit code and output of a run.
 pub(crate) struct Outcome {
     line: String,
     pub(crate) code: Option<i32>,
@@ -358,7 +358,7 @@ impl Outcome {
         summary[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {summary}"))
     }
 
-    /// What the summary says about the source whose URL starts so.
+    /// The part of the summary about the source whose URL starts so.
     #[track_caller]
     pub(crate) fn source(&self, url: &str) -> Value {
         let summary = self.summary();

@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A manager of an empty directory, once it knows of the data server.
     pub(crate) fn start() -> Cluster {
-        // Somebody else may take a port before it is used.
+        // Another process may take a port before it is used.
         (0..20).find_map(|_| Cluster::try_start()).expect("free ports for a cluster")
     }
 
@@ -75,14 +75,14 @@ cms.space min 1m 2m
         (!ended).then_some(this)
     }
 
-    /// Whether the manager sends clients to the data server.
+    /// True if the manager sends clients to the data server.
     fn knows(&self) -> bool {
         let mut command = tool("xrdfs", "xrootd-client");
         command.args([&format!("127.0.0.1:{}", self.manager), "stat", "/known"]);
         super::client::run(command).code == Some(0)
     }
 
-    /// Whether the manager sends writers there as well: it does not before it was told how much room there is.
+    /// True if the manager sends writers there as well: it does not before it was told how much room there is.
     fn takes(&self) -> bool {
         let mut command = tool("xrdcp", "xrootd-client");
         command.args(["--silent", "--force"]).arg(self.exported("known")).arg(self.url("taken"));

@@ -114,7 +114,7 @@ pub(crate) fn now_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// What a token of the WLCG profile has to say, with other claims in place of these, or without those that are null.
+/// The claims of a token of the WLCG profile, with other claims in place of these, or without those that are null.
 pub(crate) fn wlcg(issuer: &str, audience: &str, changes: &Value) -> Value {
     let now_s = now_s();
     let claims = json!({

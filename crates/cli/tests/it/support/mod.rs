@@ -1,7 +1,7 @@
-//! What the tests share: places to work in, data, the binary as a client and as a server, nginx, curl,
-//! and a server that misbehaves as told.
+//! Support for all tests: places to work in, data, the binary as a client and as a server, nginx, curl, and a server
+//! that misbehaves on request.
 //!
-//! Nothing here sleeps and hopes: whoever waits, waits for a condition and has a deadline.
+//! Nothing here sleeps and hopes: every wait is for a condition and has a deadline.
 
 pub(crate) mod apache;
 pub(crate) mod calls;
@@ -169,14 +169,14 @@ pub(crate) fn needs_root() {
     );
 }
 
-/// A user of whom nothing else runs, another one for each number (0 or 1) and test program: the kernel counts the threads of
-/// all of a user's processes.
+/// A user without other processes, another one for each number (0 or 1) and test program: the kernel counts the threads
+/// of all of a user's processes.
 pub(crate) fn lone_user(number: u32) -> u32 {
     const RANGE: u32 = 20_000;
     RANGE * (number + 1) + std::process::id() % RANGE
 }
 
-/// Whether this machine has IPv6 on loopback: some containers do not.
+/// True if this machine has IPv6 on loopback: some containers do not.
 pub(crate) fn has_ipv6() -> bool {
     std::net::TcpListener::bind("[::1]:0").is_ok()
 }
@@ -196,7 +196,7 @@ pub(crate) fn end_answer(mut stream: std::net::TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }
 
-/// Whether what takes long is wanted: `make test-long` says so.
+/// True if long tests are to run: `make test-long` says so.
 pub(crate) fn is_long_run() -> bool {
     std::env::var_os("GRIDLANE_LONG_TESTS").is_some()
 }

@@ -1,4 +1,4 @@
-//! nginx in the foreground, as whoever runs the tests, with http and https on free ports.
+//! nginx in the foreground, as the user that runs the tests, with http and https on free ports.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ impl Nginx {
         let prefix = Scratch::new();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         gridlane_net::tls::self_signed(prefix.path(), &names).unwrap();
-        // Between choosing a port and listening at it somebody else may take it: then choose another.
+        // Between choosing a port and listening at it another process may take it: then choose another.
         for _ in 0..20 {
             let (port, tls_port) = (free_port(), free_port());
             fs::write(prefix.join("nginx.conf"), configuration(dir, directives, port, tls_port)).unwrap();

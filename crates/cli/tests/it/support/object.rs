@@ -65,7 +65,7 @@ impl Object {
     }
 }
 
-/// What happens to the connection after an answer.
+/// The fate of the connection after an answer.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Then {
     Keep,
@@ -86,7 +86,7 @@ pub(crate) struct Answer {
     pub(crate) framing: Framing,
 }
 
-/// How the end of a body is shown.
+/// The form in which the end of a body is shown.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Framing {
     Length,

@@ -22,7 +22,7 @@ pub(crate) const CA_DN: &str = "/DC=org/DC=gridlane-test/CN=Test CA";
 pub(crate) const ADA_DN: &str = "/DC=org/DC=gridlane-test/OU=Users/CN=Ada Lovelace";
 /// The name of Eve.
 pub(crate) const EVE_DN: &str = "/DC=org/DC=gridlane-test/OU=Users/CN=Eve";
-/// The name of Bob, for whom the second authority vouches.
+/// The name of Bob, a user of the second authority.
 pub(crate) const BOB_DN: &str = "/DC=org/DC=gridlane-second/CN=Bob";
 /// The name of the server that vouches for members of the VOs.
 pub(crate) const VOMS_DN: &str = "/DC=org/DC=gridlane-test/CN=voms.gridlane.test";
@@ -173,7 +173,7 @@ impl Pki {
         self.scratch.join("vomsdir")
     }
 
-    /// One of those for whom the authorities vouch.
+    /// A credential that the authorities have certified.
     pub(crate) fn credential(&self, name: &str) -> Credential {
         let dir = self.scratch.join(name);
         assert!(dir.is_dir(), "there is no {name}");
@@ -209,7 +209,7 @@ impl Pki {
         this.join()
     }
 
-    /// Has the first authority revoke somebody more, in this copy.
+    /// Has the first authority revoke another user, in this copy.
     pub(crate) fn revoke(&self, name: &str) {
         revoke(&self.scratch, name);
     }
@@ -223,19 +223,19 @@ impl Pki {
     }
 }
 
-/// What a proxy says of itself.
+/// The policy in a proxy.
 #[derive(Clone, Copy)]
 pub(crate) struct Rfc3820 {
-    /// What its owner may do: a name that OpenSSL knows, or an object identifier.
+    /// The rights that it has of its owner's: a name that OpenSSL knows, or an object identifier.
     pub(crate) language: &'static str,
-    /// How many proxies may follow it.
+    /// The number of proxies that may follow it.
     pub(crate) path_length_max: Option<u32>,
 }
 
 impl Rfc3820 {
     /// All that its signer may.
     pub(crate) const FULL: Rfc3820 = Rfc3820 { language: "id-ppl-inheritAll", path_length_max: None };
-    /// As Globus limits it: files, but no jobs.
+    /// Globus' limited proxy: files, but no jobs.
     pub(crate) const LIMITED: Rfc3820 =
         Rfc3820 { language: "1.3.6.1.4.1.3536.1.1.1.9", path_length_max: None };
     /// Nothing of what its signer may.

@@ -1,5 +1,5 @@
-//! Something between a client and a server: it passes bytes on, counts them, slows them down, tells who waited for
-//! whom, and damages pages of XRootD's protocol.
+//! A relay between a client and a server: it passes bytes on, counts them, slows them down, tells which end waited for
+//! the other, and damages pages of XRootD's protocol.
 //!
 //! It is written without any of gridlane's code, so that a misunderstanding of the protocol there is not repeated here.
 
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// What it does to what passes.
+/// The relay's treatment of passing bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ways {
-    /// How long what the server sends is held up.
+    /// The time by which bytes of the server are held up.
     pub(crate) delay: Duration,
     /// Bytes per second from the server to the client on each connection; 0: as fast as it goes.
     pub(crate) rate: u64,
-    /// How many answers with pages get a wrong byte in their first page. Those of a single page, which may have been
-    /// asked for again, only when all do.
+    /// The number of answers with pages that get a wrong byte in their first page. Those of a single page, which may
+    /// have been asked for again, only when all do.
     pub(crate) damages: usize,
 }
 
-/// What came from the server.
+/// Bytes from the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// Round trips, from the first connection of all on, without which it could not be there.
@@ -40,7 +40,7 @@ struct Shared {
     turns: Mutex<Turns>,
 }
 
-/// Who waited for whom. Whatever is sent behind something that was delivered counts as an answer to it: as everything
+/// The turns of waiting. Whatever is sent behind something that was delivered counts as an answer to it: as everything
 /// from the server is held up, that is so.
 #[derive(Default)]
 struct Turns {
@@ -75,7 +75,7 @@ impl Relay {
                     return;
                 }
                 let shared = Arc::clone(&accepting);
-                // A connection that breaks is anybody's right.
+                // Either end may break a connection.
                 std::thread::spawn(move || converse(client, &shared));
             }
         });

@@ -19,7 +19,7 @@ pub(crate) struct Request {
     headers: Vec<(String, String)>,
     /// First and last byte asked for.
     pub(crate) range: Option<(u64, Option<u64>)>,
-    /// How many requests this server had before.
+    /// The number of requests that this server had before.
     pub(crate) number: usize,
 }
 
@@ -106,7 +106,7 @@ impl Drop for Rogue {
     }
 }
 
-/// A port at which nobody listens.
+/// A port without a listener.
 pub(crate) fn closed_port_url(path: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}/{path}", listener.local_addr().unwrap())

@@ -27,7 +27,7 @@ const SECRET_BYTES_MIN: usize = 8;
 /// Of a long secret this much is enough to be found: a part of it is a leak as well.
 const PIECE_BYTES: usize = 24;
 
-/// What is searched for.
+/// The secrets that are searched for.
 static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 
 /// The spellings of all secrets, such that a text is gone through once for all of them.
@@ -35,7 +35,7 @@ static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 struct Known {
     /// By the bytes that they begin with.
     by_start: HashMap<[u8; SECRET_BYTES_MIN], BTreeSet<String>>,
-    /// Whether one begins with bytes of this [`Known::mark`]: most of a text is passed over by it.
+    /// True where one begins with bytes of this [`Known::mark`]: most of a text is passed over by it.
     marks: Vec<bool>,
 }
 
@@ -70,8 +70,8 @@ impl Known {
 
 /// Names a secret: a token, a macaroon, a password.
 ///
-/// What is public in a token is no secret: of a JSON Web Token, whose first parts say who and what, it is the
-/// signature; of a macaroon the end, which has it.
+/// The public part of a token is no secret: of a JSON Web Token, whose first parts are public, it is the signature; of
+/// a macaroon the end, which has it.
 pub(crate) fn remember(secret: &str) {
     let secret = secret.trim();
     let parts: Vec<&str> = secret.split('.').collect();
@@ -115,7 +115,7 @@ fn learn(secret: &str) {
             let _ = write!(hex, "{byte:02x}");
             hex
         }));
-        // As Rust shows bytes that nobody has hidden.
+        // As Rust prints bytes that are not hidden.
         known.add(format!("{bytes:?}").trim_matches(['[', ']']).to_owned());
         known.add(utf8_percent_encode(piece, NON_ALPHANUMERIC).to_string());
     }
@@ -141,19 +141,19 @@ pub(crate) fn check(place: &str, said: &[u8]) {
 
 /// Where a secret begins.
 fn find(said: &[u8]) -> Option<usize> {
-    // The content of a file that went through standard output is nothing that anybody says.
+    // The content of a file that went through standard output is no message.
     let said = std::str::from_utf8(said).ok()?;
     KNOWN.read().unwrap().find(said.as_bytes())
 }
 
-/// What of a run is searched.
+/// The parts of a run that are searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Searched {
     /// All that it says.
     All,
     /// Standard output: what a server has answered, not what the program says of its own request.
     Output,
-    /// Nothing: it is somebody else's program, or made to show a secret.
+    /// Nothing: it is another project's program, or made to show a secret.
     Nothing,
 }
 
@@ -186,7 +186,7 @@ impl Searched {
     }
 }
 
-/// The command line of a process, which everybody on the machine can read.
+/// The command line of a process, which every user of the machine can read.
 pub(crate) fn command_line(pid: u32) -> (String, Vec<u8>) {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     (format!("the command line of process {pid}"), line)
@@ -237,7 +237,7 @@ pub(crate) fn metrics(admin: &str) -> (String, Vec<u8>) {
 /// Searches the journals that copies have left in a directory.
 #[track_caller]
 pub(crate) fn check_journals(dir: &Path) {
-    /// In larger trees nobody looks.
+    /// Larger trees are not searched.
     const ENTRIES_MAX: usize = 1000;
     let mut dirs = vec![dir.to_owned()];
     let mut entries = 0;

@@ -15,10 +15,10 @@ pub(crate) struct Server {
     child: Child,
     listening: Value,
     stdout: BufReader<ChildStdout>,
-    /// What was read of it.
+    /// The text that was read of it.
     said: String,
     stderr: Captured,
-    /// What can be seen of it only while it runs, and where it was.
+    /// Texts of it that can be seen only while it runs, and their places.
     seen: Vec<(String, Vec<u8>)>,
     /// The files that it appends to, as far as they were seen.
     logs: Vec<PathBuf>,

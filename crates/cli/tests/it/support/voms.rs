@@ -16,11 +16,10 @@ pub(crate) struct VomsProxy<'a> {
 }
 
 impl<'a> VomsProxy<'a> {
-    /// Of a user who belongs to these groups, and has these roles, of a VO.
+    /// The attributes of a user that belongs to these groups, and has these roles, of a VO.
     ///
-    /// Each is written as a VOMS server does it, with what is not there spelled out
-    /// (`/vo/Role=NULL/Capability=NULL`): XRootD's plug-in (5.5.3) lets nobody in whose attributes have a role in some
-    /// and none in others.
+    /// Each is written as a VOMS server does it, with what is not there spelled out (`/vo/Role=NULL/Capability=NULL`):
+    /// XRootD's plug-in (5.5.3) refuses a user whose attributes have a role in some and none in others.
     pub(crate) fn of(pki: &'a Pki, user: &'a str, vo: &'a str, fqans: &[&str]) -> VomsProxy<'a> {
         let written = |fqan: &&str| match fqan.contains("/Role=") {
             true => format!("{fqan}/Capability=NULL"),
@@ -75,7 +74,7 @@ impl<'a> VomsProxy<'a> {
     }
 }
 
-/// What VOMS's own program reads in a proxy.
+/// The text that VOMS's own program reads in a proxy.
 pub(crate) fn proxy_info(pki: &Pki, proxy: &Credential, options: &[&str]) -> Outcome {
     // Debian has it under a name of its own beside the one that alternatives choose.
     let own = "voms-proxy-info2";

@@ -16,7 +16,7 @@ use super::serve::Server;
 use super::tools::tool;
 use super::{Scratch, until};
 
-/// How long processes that were killed or told to end may take to be gone.
+/// The longest time that processes which were killed or told to end may take to be gone.
 const GOING_MAX: Duration = Duration::from_secs(15);
 
 /// Signals by number.
@@ -30,9 +30,9 @@ pub(crate) struct Wan {
     launch: Launch,
 }
 
-/// As whom, and from where, `gridlane` is run.
+/// The user and the place that `gridlane` is run by.
 struct Launch {
-    /// What comes before the arguments; the last is the binary.
+    /// The words before the arguments; the last is the binary.
     words: Vec<String>,
     /// `XDG_RUNTIME_DIR`; as it is without.
     runtime: Option<PathBuf>,
@@ -56,7 +56,7 @@ impl Wan {
         wan
     }
 
-    /// One that is not up, and belongs to an ordinary user who has a copy of the binary. To be used by root.
+    /// One that is not up, and belongs to an ordinary user that has a copy of the binary. To be used by root.
     pub(crate) fn planned_for_nobody(test: &str, scenario: &str) -> Wan {
         const NOBODY: u32 = 65534;
         super::needs_root();
@@ -134,7 +134,7 @@ impl Wan {
         self.scratch.join("scenario.toml")
     }
 
-    /// A directory that whoever runs the network may write to.
+    /// A directory that the user which runs the network may write to.
     pub(crate) fn writable(&self) -> &Path {
         self.launch.runtime.as_deref().unwrap_or(self.scratch.path())
     }
@@ -148,7 +148,7 @@ impl Wan {
         command
     }
 
-    /// What a shell prints at a site.
+    /// The output of a shell at a site.
     #[track_caller]
     pub(crate) fn shell(&self, site: &str, script: &str) -> String {
         let mut command = self.exec(site, "sh");
@@ -183,7 +183,7 @@ impl Wan {
 
     // --- What it says of itself -----------------------------------------------------------------
 
-    /// What `wan show --json` says.
+    /// The output of `wan show --json`.
     #[track_caller]
     pub(crate) fn show(&self) -> Value {
         self.run("show", &["--json"]).ok().event("wan")
@@ -200,13 +200,13 @@ impl Wan {
         [0, 1].map(|family| node["addresses"][family].as_str().unwrap().to_owned())
     }
 
-    /// What is said of one direction of a link.
+    /// The part of it about one direction of a link.
     #[track_caller]
     pub(crate) fn link(&self, link: &str, from: &str) -> Value {
         find(&self.show()["links"], &[("link", link), ("from", from)])
     }
 
-    /// What is said of the way from one site to another.
+    /// The part of it about the way from one site to another.
     #[track_caller]
     pub(crate) fn path(&self, from: &str, to: &str) -> Value {
         find(&self.show()["paths"], &[("from", from), ("to", to)])
@@ -293,7 +293,7 @@ pub(crate) fn find(list: &Value, fields: &[(&str, &str)]) -> Value {
     found.unwrap_or_else(|| panic!("nothing with {fields:?} in {list}")).clone()
 }
 
-/// Whether the tests run as root.
+/// True if the tests run as root.
 pub(crate) fn is_root() -> bool {
     user() == 0
 }
@@ -315,7 +315,7 @@ fn processes(is_meant: impl Fn(&Path) -> bool) -> Vec<u32> {
     numbers.filter(|pid: &u32| is_meant(&PathBuf::from(format!("/proc/{pid}")))).collect()
 }
 
-/// Whether any thread of a process is there that is no zombie: while one is, locks and devices are held.
+/// True if any thread of a process is there that is no zombie: while one is, locks and devices are held.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let states = threads.map(|thread| fs::read_to_string(thread.path().join("stat")).unwrap_or_default());
@@ -371,7 +371,7 @@ pub(crate) fn crash(wan: &Wan) -> BTreeSet<u64> {
 
 // --- The host ----------------------------------------------------------------------------------
 
-/// What must be the same outside the namespaces before and after: settings, routes, devices, names, mounts.
+/// The state that must be the same outside the namespaces before and after: settings, routes, devices, names, mounts.
 pub(crate) fn host() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for dir in ["core", "ipv4", "ipv6", "unix"] {

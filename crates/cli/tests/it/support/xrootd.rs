@@ -14,7 +14,7 @@ use super::tools::tool;
 use super::wan::is_root;
 use super::{Scratch, until};
 
-/// Who it works as when root runs the tests: it refuses to be root.
+/// The user that it works as when root runs the tests: it refuses to be root.
 const USER: &str = "xrootd";
 
 /// A running server. It is killed when the value is dropped.
@@ -52,7 +52,7 @@ pub(crate) struct Xrootd {
     prefix: Scratch,
 }
 
-/// What a server is told beside what all are.
+/// The settings of one server beside those of all.
 pub(super) struct Setup {
     /// Lines of configuration, in which `__PORT__` stands for the port.
     pub(super) lines: String,
@@ -63,7 +63,7 @@ pub(super) struct Setup {
 }
 
 impl Xrootd {
-    /// Serves an empty directory, with the checksums adler32, crc32c and md5, and with TLS for who wants it.
+    /// Serves an empty directory, with the checksums adler32, crc32c and md5, and with TLS for clients that want it.
     pub(crate) fn start() -> Xrootd {
         Xrootd::with("")
     }
@@ -100,7 +100,7 @@ impl Xrootd {
         // Another user has to get in, and owns all of it.
         open_to_all(prefix.path());
         give(prefix.path());
-        // Between choosing a port and listening at it somebody else may take it: then choose another.
+        // Between choosing a port and listening at it another process may take it: then choose another.
         for _ in 0..20 {
             let port = free_port();
             let file = prefix.join("xrootd.cfg");
@@ -134,7 +134,7 @@ impl Xrootd {
         self.port
     }
 
-    /// The URL of a path below its root, which may not be encoded: nobody decodes it.
+    /// The URL of a path below its root, which may not be encoded: it is not decoded.
     pub(crate) fn url(&self, path: &str) -> String {
         self.url_over("root", path)
     }
@@ -169,7 +169,7 @@ impl Xrootd {
         self.prefix.join("cert.pem")
     }
 
-    /// What it has written down: logins, who upgraded to TLS, errors.
+    /// Its log: logins, connections that went over to TLS, errors.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.prefix.join("log")).unwrap()).into_owned()
     }
@@ -191,7 +191,7 @@ pub(crate) fn hashed_authorities(scratch: &Scratch, certificate: &Path) -> PathB
     dir
 }
 
-/// Whether somebody answers XRootD's handshake.
+/// True if a server answers XRootD's handshake.
 pub(super) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut hello = [0; 20];
@@ -201,12 +201,12 @@ pub(super) fn answers(port: u16) -> bool {
     stream.write_all(&hello).is_ok() && stream.read_exact(&mut [0; 16]).is_ok()
 }
 
-/// Lets everybody into a directory.
+/// Lets every user into a directory.
 pub(crate) fn open_to_all(dir: &Path) {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Lets the server's user own a tree, when it is not whoever runs the tests.
+/// Lets the server's user own a tree, when it is not the one that runs the tests.
 pub(crate) fn give(tree: &Path) {
     if is_root() {
         let owner = format!("{USER}:");

@@ -1,5 +1,4 @@
-//! Debian's XRootD server as sites run it: people show who they are, by proxies with VOMS attributes, tokens and
-//! macaroons.
+//! Debian's XRootD server as sites run it: clients authenticate by proxies with VOMS attributes, tokens and macaroons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use super::pki::{Pki, openssl};
 use super::xrootd::{Setup, Xrootd};
 use super::{Scratch, python, secrets};
 
-/// Who serves: certificates are asked for and checked against this directory, over https and gsi.
+/// Settings of TLS: certificates are asked for and checked against this directory, over https and gsi.
 fn tls(at: &Path) -> String {
     let at = at.display();
     format!(
@@ -26,10 +25,10 @@ ofs.authorize
     )
 }
 
-/// XRootD that lets in who has a proxy of the VO `gridlane`, over https and by gsi over root://.
+/// XRootD that lets in clients with a proxy of the VO `gridlane`, over https and by gsi over root://.
 ///
-/// Below `/vo` members of the VO read and list, and who has its role `admin` does everything; nobody may do anything
-/// elsewhere. Over https it makes macaroons for them.
+/// Below `/vo` members of the VO read and list, and those with its role `admin` do everything; no client may do
+/// anything elsewhere. Over https it makes macaroons for them.
 pub(crate) fn voms(pki: &Pki) -> Xrootd {
     let env = |at: &Path| {
         vec![
@@ -41,7 +40,7 @@ pub(crate) fn voms(pki: &Pki) -> Xrootd {
     let lines = |at: &Path| {
         let tls = tls(at);
         let at = at.display();
-        // -vomsat:2 refuses who has no attributes. -crl:1 uses the lists of revoked certificates that are there.
+        // -vomsat:2 refuses clients without attributes. -crl:1 uses the lists of revoked certificates that are there.
         format!(
             "{tls}xrootd.tls capable none
 http.secxtractor libXrdHttpVOMS.so
@@ -58,7 +57,7 @@ all.sitename gridlane-test
     };
     // gsi (5.5.3) cannot sign with ECDSA.
     let prefix = prefix(pki, "host-rsa");
-    // The first rule that fits somebody is the only one for them.
+    // The first rule that fits a client is the only one for it.
     let rules = "= admins o: gridlane g: /gridlane r: admin
 = members o: gridlane g: /gridlane
 x admins /vo a
@@ -74,7 +73,7 @@ x members /vo lr
     start(prefix, &lines, &env)
 }
 
-/// XRootD that lets in who has a token of [`ISSUER`], signed so, over https and by ztn over roots://.
+/// XRootD that lets in clients with a token of [`ISSUER`], signed so, over https and by ztn over roots://.
 ///
 /// The issuer's paths are below `/vo`. A token must be for [`AUDIENCE`].
 pub(crate) fn tokens(pki: &Pki, signer: &Signer) -> Xrootd {
@@ -100,10 +99,10 @@ ofs.authlib libXrdAccSciTokens.so config={at}/scitokens.cfg
     start(prefix, &lines, &env)
 }
 
-/// Who signs tokens; nobody can ask it for its keys.
+/// The issuer of tokens; it cannot be asked for its keys.
 pub(crate) const ISSUER: &str = "https://issuer.gridlane.test/";
 
-/// What a token must say that it is for.
+/// The audience that a token must have.
 pub(crate) const AUDIENCE: &str = "https://storage.gridlane.test";
 
 fn start(
@@ -120,7 +119,7 @@ fn start(
     server
 }
 
-/// A directory for a server, with its certificate and whom it trusts.
+/// A directory for a server, with its certificate and the authorities that it trusts.
 fn prefix(pki: &Pki, host: &str) -> Scratch {
     let prefix = Scratch::new();
     let host = pki.credential(host);

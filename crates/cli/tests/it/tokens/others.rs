@@ -34,11 +34,11 @@ fn ours(token: &str, signer: &Signer) -> Result<TokenIdentity, Refusal> {
 
 fn may(identity: &TokenIdentity, operation: Operation, path: &str) -> bool {
     let identity = Identity::Token(identity.clone());
-    let asker = Asker { identity: &identity, address: "::1".parse().unwrap() };
-    Policy::default().decide(asker, operation, ResourcePath::parse(path).unwrap().names()).is_granted()
+    let requester = Asker { identity: &identity, address: "::1".parse().unwrap() };
+    Policy::default().decide(requester, operation, ResourcePath::parse(path).unwrap().names()).is_granted()
 }
 
-/// What the reference implementation says to each of these jobs.
+/// The reference implementation's answers to these jobs.
 fn reference(jobs: &Value) -> Vec<Value> {
     let scratch = Scratch::new();
     let file = scratch.file("jobs", jobs.to_string().as_bytes());
@@ -153,7 +153,7 @@ impl Peer {
         Running::start(command).wait().code == Some(0)
     }
 
-    /// What it makes of scopes; `None` when it refuses the token.
+    /// The rights that it finds in scopes; `None` when it refuses the token.
     fn access(&self, token: &str) -> Option<Vec<String>> {
         // This is what puts the key into its cache.
         self.verifies(token);

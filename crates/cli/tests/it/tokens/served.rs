@@ -21,7 +21,7 @@ struct Site {
     server: Server,
 }
 
-/// What curl got.
+/// Curl's answer.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -70,7 +70,7 @@ impl Site {
         std::fs::read_to_string(self.scratch.join("log")).unwrap()
     }
 
-    /// A request by https, with header fields out of a file: what is on a command line everybody can read.
+    /// A request by https, with header fields out of a file: every user can read a command line.
     fn ask(&self, method: &str, path: &str, fields: &[String]) -> Answer {
         let fields = self.scratch.file("fields", fields.join("\n").as_bytes());
         let body = self.scratch.join("body");
@@ -268,7 +268,7 @@ fn an_issuer_that_is_gone() {
     issuer.is_gone();
     let site = site.restart();
     assert_eq!(site.get("data/a/f", &token("after")).status, 200);
-    // Without the file nobody knows whether it is one of its keys.
+    // Without the file it is not known whether it is one of its keys.
     std::fs::remove_dir_all(site.scratch.join("keys")).unwrap();
     let site = site.restart();
     let answer = site.get("data/a/f", &token("without"));
@@ -278,7 +278,7 @@ fn an_issuer_that_is_gone() {
     assert!(site.log().contains("openid-configuration"), "{}", site.log());
 }
 
-/// Whoever publishes something else than keys by https at the place that the issuer names is not the issuer.
+/// A server that publishes something else than keys by https at the place that the issuer names is not the issuer.
 #[test]
 fn what_is_no_word_of_the_issuer() {
     let signer = Signer::es256("key");
@@ -307,7 +307,7 @@ fn what_is_no_word_of_the_issuer() {
     assert_eq!(Site::start(&issuer).get("data/a/f", &token).status, 200);
 }
 
-/// A certificate of nobody whom we trust: also `--insecure` does not make its keys good.
+/// A certificate of no trusted authority: also `--insecure` does not make its keys good.
 #[test]
 fn an_issuer_without_a_good_certificate() {
     let signer = Signer::es256("key");

@@ -22,7 +22,7 @@ const JWKS: &str = "https://iam.example/jwk";
 const SERVER: &str = "https://storage.example";
 const UNKNOWN_S: i64 = limits::ISSUER_KEYS_UNKNOWN_WAIT.as_secs() as i64;
 
-/// Documents, and what was asked for. Each answer takes a permit.
+/// A key source of documents that counts what is fetched. Each answer takes a permit.
 struct Web {
     documents: Mutex<BTreeMap<String, Vec<u8>>>,
     asked: Mutex<Vec<String>>,
@@ -140,7 +140,7 @@ async fn keys_are_fetched_when_a_token_needs_them() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_a_stranger() {
+async fn an_issuer_that_is_not_trusted_is_not_fetched_from() {
     let (web, signer) = (Web::new(), Signer::new("1"));
     web.publishes(&[&signer]);
     let settings = AuthSettings { issuers: Vec::new(), ..settings(&web) };
@@ -281,17 +281,17 @@ async fn keys_are_there_before_they_are_needed() {
     assert_eq!(web.asked(), [DESCRIPTION, JWKS]);
     assert_eq!(cause(&keys, &signer.token("ada"), now_s()).await, None);
     assert!(web.asked().is_empty());
-    // Other settings alone ask nobody: they change with every list of what was revoked.
+    // Other settings alone fetch nothing: they change with every list of revoked credentials.
     let other = Signer::new("2");
     web.publishes(&[&other]);
     keys.configure(&settings(&web), &AccessLog::off());
     assert!(keys.begin(ISSUER, Reason::Age, now_s()).is_none());
-    // An operator may know that one was called back.
+    // An operator may know that a key was revoked.
     keys.outdate();
     while keys.seen(&signer.token("ada"), now_s()).is_some() || web.asked.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    while keys.state().flights.contains_key(ISSUER) {
+    while keys.state().running.contains_key(ISSUER) {
         tokio::task::yield_now().await;
     }
     refreshing.abort();
@@ -301,7 +301,7 @@ async fn keys_are_there_before_they_are_needed() {
 
 /// That it fails is told once, and that it no longer does.
 #[tokio::test]
-async fn what_is_told() {
+async fn failures_of_fetches_are_logged_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
     let log = AccessLog::to_file(&file).unwrap();

@@ -1,4 +1,4 @@
-//! How long things may take: what is waited for, until when, and what is given back while nothing happens.
+//! Deadlines of a connection, and what it gives back while nothing happens.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::service::Service;
 /// Without a request for this long, a connection gives back its buffers.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
 
-/// Between two looks, when everything else is done, at whether bound connections are done as well.
+/// Between two checks, when everything else is done, if bound connections are done as well.
 const ELSEWHERE_PAUSE: Duration = Duration::from_millis(20);
 
 impl<S: Service> Connection<S> {
-    /// When to look again at the latest; an error when it is too late for something.
+    /// The latest time for the next look; an error when it is too late for something.
     pub(super) fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
         let deadlines = &self.front.data.deadlines;
@@ -47,7 +47,7 @@ impl<S: Service> Connection<S> {
             earliest(end);
         }
         if self.memory.lacks_input {
-            // Nobody tells when there is some again.
+            // Nothing tells when there is some again.
             earliest(now + limits::ROOT_MEMORY_PAUSE);
         }
         if let Some(at) = self.memory.looks_again() {
@@ -84,13 +84,13 @@ impl<S: Service> Connection<S> {
                     self.clock.has_released = true;
                     self.wire.inbox.release();
                     self.wire.stream.release_buffers();
-                    let input_bytes = self.wire.inbox.held_bytes() + self.asked_bytes;
+                    let input_bytes = self.wire.inbox.held_bytes() + self.pending_bytes;
                     self.memory.release(input_bytes, self.outbox.held_bytes());
                 } else {
                     earliest(end);
                 }
             }
-            // One that was joined lives as long as its session.
+            // A bound connection lives as long as its session.
             if matches!(self.role, Role::Main(..)) {
                 let end = self.clock.active + self.idle_max();
                 if now >= end {
@@ -102,7 +102,7 @@ impl<S: Service> Connection<S> {
         Ok(next)
     }
 
-    /// How long the session may be idle: what it holds for its client, and what is known of that, are worth waiting.
+    /// The longest time that the session may be idle: its open files, and a known identity, are worth waiting.
     fn idle_max(&self) -> Duration {
         let deadlines = &self.front.data.deadlines;
         match self.context() {

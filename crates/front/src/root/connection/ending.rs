@@ -1,4 +1,4 @@
-//! What is left to do when a connection has ended.
+//! The last steps of a connection that has ended.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,20 @@ use crate::root::session::Joined;
 pub(super) fn hand_back<F>(
     joined: Joined<F>,
     jobs: VecDeque<Job>,
-    mut told: mpsc::UnboundedReceiver<Event>,
+    mut events_in: mpsc::UnboundedReceiver<Event>,
     unsent: VecDeque<(Delegation, u64)>,
     sent_bytes: u64,
 ) {
     let main = joined.all.delegated.main().clone();
     // From here on nothing comes in.
     drop(joined);
-    told.close();
+    events_in.close();
     let mut left: Vec<ReadJob> = Vec::new();
     left.extend(jobs.into_iter().filter_map(|job| match job {
         Job::Read(job) => Some(job),
         Job::Vector(_) | Job::Pieces(..) => None,
     }));
-    while let Ok(event) = told.try_recv() {
+    while let Ok(event) = events_in.try_recv() {
         match event {
             Event::Delegated(job) | Event::Read(job, Err(_)) => left.push(job),
             Event::Read(mut job, Ok((_, _, begin))) => {
@@ -45,7 +45,7 @@ pub(super) fn hand_back<F>(
     }
     for mut job in left.into_iter().filter(|job| !job.has_begun()) {
         let delegation = job.delegation.take();
-        // When the main one is gone as well, nobody waits.
+        // When the main one is gone as well, no connection waits.
         let _ = main.send(Event::Returned(job));
         delegation.into_iter().for_each(Delegation::settle);
     }
@@ -54,8 +54,8 @@ pub(super) fn hand_back<F>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::{context_of, file_of};
-    use crate::root::reading::{Asked, Kind};
+    use crate::null_service::{context_of, file_of};
+    use crate::root::reading::{Kind, Pending};
     use crate::root::session::Sessions;
     use gridlane_xrd::StreamId;
     use gridlane_xrd::request::Ping;
@@ -63,7 +63,7 @@ mod tests {
     use std::time::Instant;
 
     #[tokio::test]
-    async fn what_was_read_and_not_sent_is_read_again() {
+    async fn bytes_that_were_read_and_not_sent_are_read_again() {
         let context = context_of(|_| {});
         let file = file_of(b"hello");
         let ((to_main, mut main), (to_bound, bound)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
@@ -75,7 +75,7 @@ mod tests {
         let mut bound = bound;
         for number in 0..3 {
             let stream = StreamId([0, number]);
-            let asked = Asked {
+            let pending = Pending {
                 stream,
                 request: Ping {}.into(),
                 client: None,
@@ -83,13 +83,13 @@ mod tests {
                 began: Instant::now(),
                 parts_bytes: 0,
             };
-            let job = ReadJob::new(asked, Arc::clone(&file), Kind::Plain, 0, 5).ok().unwrap();
+            let job = ReadJob::new(pending, Arc::clone(&file), Kind::Plain, 0, 5).ok().unwrap();
             session.all.delegate(&path, job).ok().unwrap();
             let Ok(Event::Delegated(job)) = bound.try_recv() else { panic!() };
             given.push(job);
         }
         assert_eq!(session.all.delegated.count(), 3);
-        // One is read and nobody has looked at it, one is being sent, and one was dropped with what read it.
+        // One is read and not yet handled, one is being sent, and one was dropped with what read it.
         let mut read = given.remove(0);
         let mut buffer = context.front().data.buffers.lend();
         let (part, begin) = read.read_waiting(&mut buffer).await.unwrap();
@@ -102,7 +102,7 @@ mod tests {
         let (mut returned, mut lost) = (Vec::new(), Vec::new());
         while let Ok(event) = main.try_recv() {
             match event {
-                Event::Returned(job) => returned.push((job.asked.stream.0[1], job.at())),
+                Event::Returned(job) => returned.push((job.pending.stream.0[1], job.at())),
                 Event::Lost(stream) => lost.push(stream.0[1]),
                 _ => panic!(),
             }

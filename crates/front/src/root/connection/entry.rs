@@ -1,4 +1,4 @@
-//! How a client gets in: TLS, login, proof, or as a part of a session that there is.
+//! The steps before the first request: TLS, login, authentication, or joining a session that there is.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::root::{identity, log};
 use crate::service::Service;
 
 impl<S: Service> Connection<S> {
-    /// Tells a client what is wrong with what it sent.
+    /// Answers a client that what it sent is wrong.
     pub(super) fn refuse(&mut self, stream: StreamId, id: RequestId, failure: Failure) -> io::Result<()> {
         log::refused(&self.front, &self.link()?, id, self.clock.active, &failure);
         self.outbox.failure(stream, &failure);
@@ -74,7 +74,7 @@ impl<S: Service> Connection<S> {
         let context = Context { generation, client, token: None, session, link, takes_later };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
-            false => Role::Unproved(main, context),
+            false => Role::Unauthenticated(main, context),
         };
         if let Some(context) = self.context() {
             let request = Request::Login(login.clone());
@@ -83,16 +83,16 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Whoever shows a token that is refused may show another one, or go on with another way.
+    /// A client whose token is refused may show another one, or go on with another method.
     pub(super) async fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
         let began = Instant::now();
         let offered = identity::offered(&self.front, self.wire.stream.is_tls()).unwrap_or_default();
-        let Some(way) = offered.into_iter().find(|way| way.name().as_bytes() == auth.kind) else {
+        let Some(method) = offered.into_iter().find(|method| method.name().as_bytes() == auth.kind) else {
             let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         };
-        let mut rounds = Rounds::by(way, self.rounds.take());
+        let mut rounds = Rounds::by(method, self.rounds.take());
         let proved = match rounds.next(&self.front, &self.client, &auth.credentials).await {
             Ok(Round::Over(proved)) => proved,
             Ok(Round::GoesOn(more)) => {
@@ -110,8 +110,8 @@ impl<S: Service> Connection<S> {
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
-        self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
-            Role::Unproved(main, mut context) => {
+        self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
+            Role::Unauthenticated(main, mut context) => {
                 if let Some((identity, token)) = proved {
                     (context.client.identity, context.client.doubt) = (identity, None);
                     context.token = Some(Arc::new(token));
@@ -129,19 +129,19 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Who goes on by another way is told, when something is refused, what was wrong with this one.
+    /// Keeps what was wrong with a method, for a client that goes on by another one and is refused something.
     fn doubt(&mut self, doubt: Arc<str>) {
-        if let Role::Unproved(_, context) = &mut self.role {
+        if let Role::Unauthenticated(_, context) = &mut self.role {
             context.client.doubt = Some(doubt);
         }
     }
 
-    /// Who the connection's certificate says that its client is, at this moment.
+    /// Finds the identity of the connection's certificate, at this moment.
     pub(super) fn look_at_certificate(&mut self) {
         let stream = &self.wire.stream;
         self.client.is_secure =
             stream.is_tls() || self.client.address.is_loopback() && stream.proxy().is_none();
-        match self.shown.judged(&self.front, stream, now_s()) {
+        match self.chain.judged(&self.front, stream, now_s()) {
             Some(Judged { identity, doubt }) => (self.client.identity, self.client.doubt) = (identity, doubt),
             None if self.client.identity.is_anonymous() && self.client.doubt.is_none() => return,
             // Certificates counted when it came, and do no longer.
@@ -150,7 +150,7 @@ impl<S: Service> Connection<S> {
                     (Client::anonymous(self.client.address).identity, None);
             }
         }
-        if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role
+        if let Role::Main(_, context) | Role::Unauthenticated(_, context) = &mut self.role
             && context.token.is_none()
         {
             let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());
@@ -191,7 +191,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// What a client says that it is: its program's name and version.
+/// The client's program: its name and version.
 fn agent_of(login: &Login) -> String {
     let value = |key: &[u8]| {
         let found = pairs(&login.cgi).find(|(name, _)| *name == key).map(|(_, value)| value);

@@ -11,7 +11,7 @@ use super::limited::client_of;
 use super::{Connection, Role};
 use crate::root::answer::{Failure, Outcome};
 use crate::root::event::{Event, Inbox};
-use crate::root::reading::Asked;
+use crate::root::reading::Pending;
 use crate::root::sink::Sink as _;
 use crate::service::Service;
 use crate::transfer::Patience;
@@ -32,15 +32,15 @@ pub(super) struct Incoming<K> {
     pub(super) is_allowed: bool,
     /// The client's limits let nothing be taken before.
     pub(super) held_until: Option<Instant>,
-    /// What was written last was written at once.
+    /// The last write did not wait.
     pub(super) is_fast: bool,
 }
 
-/// What a task has done with the bytes of a request.
+/// The result of a task that had bytes of a request.
 pub(in crate::root) enum Sunk<K> {
     /// They were written, in so long a time.
     Written(Box<K>, Duration),
-    /// All of them were: the request has come to this.
+    /// All of them were, and this is the outcome of the request.
     Taken(Outcome),
 }
 
@@ -55,7 +55,8 @@ impl<S: Service> Connection<S> {
     pub(super) fn begin_intake(&mut self, head: &RequestHead) {
         self.renew();
         if let Some(path) = self.path_of_data(head) {
-            // They come there, as they are and for nobody: that connection ends, and the session goes on.
+            // They come there, unframed and with no request to belong to: that connection ends, and the session goes
+            // on.
             path.into_iter().for_each(|path| drop(path.send(Event::End)));
             let what = "data are taken on the connection that says what to do with them: name path 0";
             self.unanswered += 1;
@@ -78,8 +79,8 @@ impl<S: Service> Connection<S> {
         });
     }
 
-    /// Where the data of a request come that names another connection of the session: what is told to that one, if it is
-    /// still there. `None`: they come behind the request, or nobody knows where.
+    /// The connection of a request's data, if it names another one of the session: its inbox, if it is still there.
+    /// `None`: they come behind the request, or their connection is not known.
     fn path_of_data(&self, head: &RequestHead) -> Option<Option<Inbox>> {
         let Role::Main(main, _) = &self.role else { return None };
         let path_id = match head.id {
@@ -92,11 +93,11 @@ impl<S: Service> Connection<S> {
 
     /// Answers a request whose data do not come here.
     fn refuse_data(&mut self, head: &RequestHead, failure: Failure) {
-        let asked = asked_with(head, Instant::now());
-        self.answered(&asked, Err(failure));
+        let pending = pending_with_data(head, Instant::now());
+        self.answered(&pending, Err(failure));
     }
 
-    /// Takes what has come for the request in hand; whether anything happened.
+    /// Takes what has come for the request in hand; returns true if anything happened.
     pub(super) async fn take_data(&mut self) -> io::Result<bool> {
         let Some(incoming) = &mut self.incoming else { return Ok(false) };
         let Some(sink) = &mut incoming.sink else { return Ok(false) };
@@ -180,18 +181,18 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// The request in hand has come to this.
+    /// The request in hand has this outcome.
     fn taken(&mut self, outcome: Outcome) {
         let Some(incoming) = self.incoming.take() else { return };
         let Incoming { head, began, .. } = incoming;
-        self.answered(&asked_with(&head, began), outcome);
+        self.answered(&pending_with_data(&head, began), outcome);
     }
 }
 
 /// A request that brings data, for the log.
-fn asked_with(head: &RequestHead, began: Instant) -> Asked {
+fn pending_with_data(head: &RequestHead, began: Instant) -> Pending {
     let request = Request::parse(head.id, &head.body, &[]);
     // A list of ranges is not kept for it.
     let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-    Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 }
+    Pending { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 }
 }

@@ -1,7 +1,7 @@
-//! What the client of a connection may take: its address, its user and its virtual organisation have limits.
+//! Limits of a connection's client: of its address, its user and its virtual organisation.
 //!
-//! Who it is, is what its login has proved. What a request shows of its own is looked at later, when it may be waited for:
-//! then it counts as a request of theirs. Connections and bytes are those of the session's client alone.
+//! The identity is that of the login. Credentials in a request are looked at later, when it may be waited for: then it
+//! counts as a request of their bearer. Connections and bytes count for the session's client alone.
 
 use std::time::Duration;
 
@@ -14,23 +14,25 @@ use crate::root::context::Context;
 use crate::service::Service;
 use crate::throttle::By;
 
-/// Who is at the other end.
+/// The client of the connection.
 pub(super) fn client_of<'a, S: Service>(role: &'a Role<S>, stranger: &'a Client) -> &'a Client {
     match role {
-        Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => &context.client,
-        Role::Stranger => stranger,
+        Role::Main(_, context) | Role::Unauthenticated(_, context) | Role::Bound(_, context) => {
+            &context.client
+        }
+        Role::NotLoggedIn => stranger,
     }
 }
 
-/// The same from what those may ask who have shown something of their own in a request, whose connection was counted for
-/// others; the answer if they have to wait.
+/// Takes a request from the allowance of a client that has shown other credentials in it, while the connection was
+/// counted for the session's; returns the answer if it has to wait.
 pub(in crate::root) fn own_allowance<S: Service>(
     context: &Context<S>,
     client: &Client,
 ) -> Result<(), Outcome> {
     let front = context.front();
-    let parties = front.limits.who(&client.identity);
-    if parties.are_none() || parties == front.limits.who(&context.client.identity) {
+    let parties = front.limits.of_identity(&client.identity);
+    if parties.are_none() || parties == front.limits.of_identity(&context.client.identity) {
         return Ok(());
     }
     let taken = front.throttle.request(&parties);
@@ -41,11 +43,11 @@ pub(in crate::root) fn own_allowance<S: Service>(
 
 fn asks_too_often(by: By, wait: Duration) -> Outcome {
     let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-    Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
+    Ok(Answer::Wait(seconds, format!("{} sends too many requests", by.named())))
 }
 
 impl<S: Service> Connection<S> {
-    /// Takes a request from what the client may ask; the answer if it has to wait, or has too many connections.
+    /// Takes a request from the client's allowance; returns the answer if it has to wait, or has too many connections.
     pub(super) fn allowance(&mut self) -> Result<(), Outcome> {
         self.count_user().map_err(|by| {
             self.front.data.metrics.refused(by);
@@ -61,12 +63,12 @@ impl<S: Service> Connection<S> {
     pub(super) fn renew_paces(&mut self) {
         let (limits, throttle) = (&self.front.limits, &self.front.throttle);
         let client = client_of(&self.role, &self.client);
-        let of_address = throttle.paces(&limits.at(client.address));
-        self.paces = of_address.and(throttle.paces(&limits.who(&client.identity)));
+        let of_address = throttle.paces(&limits.of_address(client.address));
+        self.paces = of_address.and(throttle.paces(&limits.of_identity(&client.identity)));
     }
 
     /// Counts the connection for its user at once, if there is room. If not, its first request is told so: a connection
-    /// that ends without a word is only made again.
+    /// that ends without an answer is only made again.
     pub(super) fn begin_counting(&mut self) {
         let _ = self.count_user();
     }
@@ -79,10 +81,10 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Counts the connection for whoever the client has proved to be, from then on.
+    /// Counts the connection for the identity that the client has proved, from then on.
     fn count_user(&mut self) -> Result<(), By> {
         let client = client_of(&self.role, &self.client);
-        let parties = self.front.limits.who(&client.identity);
+        let parties = self.front.limits.of_identity(&client.identity);
         if self.counted.0 != parties {
             self.counted = Default::default();
             let connected = self.front.count(client.address, &parties)?;

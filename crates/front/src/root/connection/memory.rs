@@ -12,16 +12,16 @@ use gridlane_core::limits;
 use crate::front::Front;
 use gridlane_share::budget::{self, Lease};
 
-/// Between two looks at whether a connection that is busy has more than it needs.
+/// Between two checks if a connection that is busy has more than it needs.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a connection has of the budget.
+/// A connection's part of the budget.
 #[derive(Default)]
 pub(super) struct Memory {
     lease: Option<Lease>,
-    /// The most that was needed since the last look at whether that is too much.
+    /// The most that was needed since the last check if that is too much.
     most_needed: usize,
-    /// When it was needed last, or looked at.
+    /// The time when it was needed last, or checked.
     looked: Option<Instant>,
     /// At most half of it is needed at the moment.
     has_excess: bool,
@@ -76,7 +76,7 @@ impl Memory {
         self.has_excess = leased > 0 && in_steps(needed) * 2 <= leased;
     }
 
-    /// When to [`cover`](Memory::cover) again though nothing happens, because there is more than is needed.
+    /// The time to [`cover`](Memory::cover) again though nothing happens, because there is more than is needed.
     pub(super) fn looks_again(&self) -> Option<Instant> {
         self.looked.filter(|_| self.has_excess).map(|looked| looked + LOOK_AGAIN)
     }
@@ -102,7 +102,7 @@ impl Memory {
     }
 }
 
-/// What of so many bytes of requests and of answers counts.
+/// The number of these bytes that count.
 fn counted(input_bytes: usize, output_bytes: usize) -> (usize, usize) {
     let input = input_bytes.saturating_sub(limits::ROOT_INPUT_BYTES_FREE);
     (input, output_bytes.saturating_sub(limits::ROOT_OUTPUT_BYTES_FREE))
@@ -115,11 +115,11 @@ fn in_steps(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::context_of;
+    use crate::null_service::context_of;
     use gridlane_share::Share;
 
     #[test]
-    fn what_is_held_is_counted_for_as_long_as_it_is() {
+    fn memory_is_counted_for_as_long_as_it_is_held() {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         const OUTPUT: usize = limits::ROOT_OUTPUT_BYTES_FREE;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_connection_does_not_need_any_longer_is_given_back() {
+    fn a_busy_connection_gives_back_memory_that_it_does_not_need() {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         let context = context_of(|_| {});

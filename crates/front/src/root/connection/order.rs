@@ -11,16 +11,16 @@ use gridlane_xrd::request::About;
 use gridlane_xrd::{PathArg, Request};
 
 use crate::root::event::{Event, Inbox};
-use crate::root::reading::Asked;
+use crate::root::reading::Pending;
 
 /// The changes of one connection, in the order in which they were asked for: per export, since a storage that hangs is
 /// nothing to the others.
 #[derive(Default)]
 pub(super) struct Changes {
     /// Of each export that has a change under way, by its address: those that wait for the end of that.
-    lines: HashMap<usize, VecDeque<Asked>>,
+    queues: HashMap<usize, VecDeque<Pending>>,
     /// Those whose turn has come.
-    ready: VecDeque<(Asked, Turn)>,
+    ready: VecDeque<(Pending, Turn)>,
 }
 
 /// The turn of one change: the next one of its export begins when this is dropped.
@@ -37,41 +37,41 @@ impl Drop for Turn {
 }
 
 impl Changes {
-    /// A request that may begin, with its turn if it changes names; none if another change comes first. Then it is kept
-    /// until its turn has come.
+    /// Returns a request that may begin, with its turn if it changes names; none if another change comes first. Then it
+    /// is kept until its turn has come.
     pub(super) fn admit(
         &mut self,
         line: Option<usize>,
-        asked: Asked,
+        pending: Pending,
         events: &Inbox,
-    ) -> Option<(Asked, Option<Turn>)> {
-        let Some(export) = line else { return Some((asked, None)) };
-        match self.lines.entry(export) {
+    ) -> Option<(Pending, Option<Turn>)> {
+        let Some(export) = line else { return Some((pending, None)) };
+        match self.queues.entry(export) {
             Entry::Occupied(mut line) => {
-                line.get_mut().push_back(asked);
+                line.get_mut().push_back(pending);
                 None
             }
             Entry::Vacant(line) => {
                 line.insert(VecDeque::new());
-                Some((asked, Some(Turn { export, events: events.clone() })))
+                Some((pending, Some(Turn { export, events: events.clone() })))
             }
         }
     }
 
     /// A change of this export has ended.
     pub(super) fn ended(&mut self, export: usize, events: &Inbox) {
-        let Some(line) = self.lines.get_mut(&export) else { return };
+        let Some(line) = self.queues.get_mut(&export) else { return };
         match line.pop_front() {
-            Some(asked) => self.ready.push_back((asked, Turn { export, events: events.clone() })),
+            Some(pending) => self.ready.push_back((pending, Turn { export, events: events.clone() })),
             None => {
-                self.lines.remove(&export);
+                self.queues.remove(&export);
             }
         }
     }
 
     /// The next one whose turn has come.
-    pub(super) fn next(&mut self) -> Option<(Asked, Option<Turn>)> {
-        self.ready.pop_front().map(|(asked, turn)| (asked, Some(turn)))
+    pub(super) fn next(&mut self) -> Option<(Pending, Option<Turn>)> {
+        self.ready.pop_front().map(|(pending, turn)| (pending, Some(turn)))
     }
 
     /// There is one.
@@ -99,7 +99,7 @@ pub(crate) fn changed(request: &Request) -> Option<&PathArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nothing::arg;
+    use crate::null_service::arg;
     use gridlane_xrd::StreamId;
     use gridlane_xrd::request::{Ping, Rm};
     use std::time::Instant;
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn changes_of_one_export_begin_one_after_the_other() {
-        let (events, mut told) = mpsc::unbounded_channel();
+        let (events, mut events_in) = mpsc::unbounded_channel();
         let mut changes = Changes::default();
-        let asked = |number, request: Request| {
+        let pending = |number, request: Request| {
             let stream = StreamId([0, number]);
-            Asked { stream, request, client: None, len: 0, began: Instant::now(), parts_bytes: 0 }
+            Pending { stream, request, client: None, len: 0, began: Instant::now(), parts_bytes: 0 }
         };
-        let rm = |number, path: &str| asked(number, Rm { about: arg(path) }.into());
+        let rm = |number, path: &str| pending(number, Rm { about: arg(path) }.into());
         let (_, first) = changes.admit(A, rm(1, "/a/f"), &events).unwrap();
         assert!(first.is_some());
         for number in 2..20 {
@@ -124,23 +124,23 @@ mod tests {
         // Others do not wait for it.
         let (_, other) = changes.admit(Some(2), rm(30, "/b/f"), &events).unwrap();
         assert!(other.is_some());
-        assert!(changes.admit(None, asked(31, Ping {}.into()), &events).unwrap().1.is_none());
+        assert!(changes.admit(None, pending(31, Ping {}.into()), &events).unwrap().1.is_none());
         assert!(changes.admit(None, rm(32, "/nowhere"), &events).unwrap().1.is_none());
         assert!(!changes.has_ready());
         // Whatever a turn ends by: an answer, a refusal before anything was done, or a task that was given up.
         let mut turn = first;
         for number in 2..20 {
             drop(turn);
-            let Ok(Event::Changed(export)) = told.try_recv() else { panic!("its end is told") };
+            let Ok(Event::Changed(export)) = events_in.try_recv() else { panic!("its end is told") };
             changes.ended(export, &events);
             let (next, its) = changes.next().unwrap();
             assert_eq!((next.stream.0[1], changes.has_ready()), (number, false));
             turn = its;
         }
         drop((turn, other));
-        while let Ok(Event::Changed(export)) = told.try_recv() {
+        while let Ok(Event::Changed(export)) = events_in.try_recv() {
             changes.ended(export, &events);
         }
-        assert!(changes.lines.is_empty() && changes.next().is_none());
+        assert!(changes.queues.is_empty() && changes.next().is_none());
     }
 }

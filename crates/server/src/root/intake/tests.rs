@@ -21,7 +21,7 @@ async fn opened(context: &Context, path: &str, options: OpenOptions) -> Handle {
     }
 }
 
-/// Sends a request and `data` in chunks of these lengths; returns the answer and how many bytes were taken.
+/// Sends a request and `data` in chunks of these lengths; returns the answer and the number of bytes that were taken.
 async fn fed(
     context: &Context,
     request: impl Into<Request>,
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_refused_is_taken_all_the_same_or_ends_the_connection() {
+fn data_of_a_refused_request_are_dropped_or_end_the_connection() {
     runtime().block_on(async {
         let context = context();
         let data = vec![7; 600_000];
@@ -161,7 +161,7 @@ fn what_is_refused_is_taken_all_the_same_or_ends_the_connection() {
 }
 
 #[test]
-fn a_close_waits_for_those_who_use_the_file() {
+fn a_close_waits_for_requests_that_use_the_file() {
     runtime().block_on(async {
         let context = context();
         let handle = opened(&context, "/d/new", NEW).await;
@@ -177,7 +177,7 @@ fn a_close_waits_for_those_who_use_the_file() {
         assert!(context.session.files.get(handle, "").is_err());
         drop(user);
         assert!(closing.await.is_ok());
-        // Nobody has it locked any longer.
+        // It is locked no longer.
         opened(&context, "/d/new", OpenOptions::UPDATE).await;
         let reader = opened(&context, "/d/f", OpenOptions::READ).await;
         close::end_all(&context).await;

@@ -9,11 +9,11 @@ use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::super::places::{Context, Places as _};
 use super::kind_named;
-use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
+use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
 
 const ACT: &str = "checksum";
 
-/// The checksum of a file: one that is known, or else computed once for all who ask.
+/// The checksum of a file: one that is known, or else computed once for all requests at the same time.
 pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let kind = kind_named(about)?;
     let spot = context.spot(about, ACT, Operation::Read)?;
@@ -38,7 +38,7 @@ pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
         Some(checksum) => Ok(Answer::Ok(checksum_text(&checksum))),
         None => {
             let why = "it cannot be read to its end, or is being changed; try again later";
-            let text = format!("Unable to {ACT} {}; {why}", shown(&about.path));
+            let text = format!("Unable to {ACT} {}; {why}", printable_path(&about.path));
             Err(Failure::new(ErrorCode::IO_ERROR, text))
         }
     }

@@ -8,10 +8,11 @@ use gridlane_front::access_log::timestamp;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// As what XRootD it behaves, and what it is. Clients take what begins with `v` and a number for a version.
+/// The version of XRootD that it behaves like, and its own. Clients take what begins with `v` and a number for a
+/// version.
 pub(super) const VERSION: &str = concat!("v5.5.3-gridlane/", env!("CARGO_PKG_VERSION"));
 
-/// A line for each key, in the order of the question. A key that nothing is known of is its own value, as in XRootD.
+/// A line for each key, in the order of the query. An unknown key is its own value, as in XRootD.
 pub(super) fn config(context: &Context, argument: &[u8]) -> Outcome {
     let text = String::from_utf8_lossy(argument);
     let keys: Vec<&str> = text.split([' ', '\n', '\r', '\t', '\0']).filter(|key| !key.is_empty()).collect();
@@ -40,7 +41,7 @@ fn value(context: &Context, key: &str) -> Option<String> {
             named.map(|(index, kind)| format!("{index}:{}", kind.name())).collect::<Vec<_>>().join(",")
         }
         "cid" => id(),
-        // Nobody above it.
+        // There is no manager above it.
         "cms" => "none|".to_owned(),
         "fattr" => {
             format!("{} {}", limits::ATTRIBUTE_NAME_BYTES_MAX, limits::ATTRIBUTE_VALUE_BYTES_MAX)
@@ -57,7 +58,7 @@ fn value(context: &Context, key: &str) -> Option<String> {
     })
 }
 
-/// What the server is called: by its operator, or the address that the client reached.
+/// The name of the server: the operator's, or the address that the client reached.
 pub(super) fn name(context: &Context) -> String {
     let named = context.front().root.server_name.clone();
     named.unwrap_or_else(|| context.link.local.ip().to_canonical().to_string())

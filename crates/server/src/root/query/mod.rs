@@ -12,7 +12,7 @@ use gridlane_xrd::{ErrorCode, PathArg, QueryKind};
 
 use super::places::Context;
 use super::prepare;
-use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
+use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
 
 /// Answers `query`. A checksum may take half an hour: the
 /// caller tells a client that has waited for a while that the answer comes later, and drops this when the client is
@@ -35,7 +35,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
         QueryKind::XATTR => xattr::xattr(context, &about()).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
         QueryKind::PREPARE => prepare::progress(context, &request.argument).await,
-        // Computations end by themselves when nobody waits for them any longer.
+        // Computations end by themselves when no request waits for them any longer.
         QueryKind::CHECKSUM_CANCEL => Ok(Answer::done()),
         QueryKind::OPAQUE | QueryKind::OPAQUE_FILE => {
             Err(Failure::new(ErrorCode::UNSUPPORTED, "Unable to FSctl; operation not supported"))
@@ -44,7 +44,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     }
 }
 
-/// What clients can ask for: that of HTTP, and what XRootD calls `crc32`.
+/// The checksums that clients can ask for: those of HTTP, and XRootD's `crc32`.
 fn offered() -> impl Iterator<Item = ChecksumKind> {
     ChecksumKind::OFFERED.into_iter().chain([ChecksumKind::PosixCrc])
 }
@@ -57,7 +57,7 @@ pub(super) fn kind_named(about: &PathArg) -> Result<ChecksumKind, Failure> {
     };
     let named = |kind: &ChecksumKind| kind.name().as_bytes().eq_ignore_ascii_case(name);
     offered().find(named).ok_or_else(|| {
-        Failure::new(ErrorCode::SERVER_ERROR, format!("{} checksum not supported.", shown(name)))
+        Failure::new(ErrorCode::SERVER_ERROR, format!("{} checksum not supported.", printable_path(name)))
     })
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_there_is_not() {
+    async fn unsupported_queries() {
         let context = context();
         for (kind, argument, expected) in [
             (QueryKind::PREPARE, "1:2\n/d/f", ErrorCode::ARG_INVALID),

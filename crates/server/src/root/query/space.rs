@@ -1,4 +1,4 @@
-//! How much room there is.
+//! Room in file systems.
 
 use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::SpaceText;
@@ -7,7 +7,7 @@ use super::super::places::Context;
 use super::super::stat;
 use gridlane_front::root::answer::{Answer, Outcome};
 
-/// How much room there is where a path is.
+/// The room at a path.
 pub(super) async fn space(context: &Context, about: &PathArg) -> Outcome {
     let (space, _) = stat::space(context, about, "statfs").await?;
     // Clients read numbers with a sign.

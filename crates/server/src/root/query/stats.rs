@@ -9,8 +9,8 @@ use super::super::places::Context;
 use super::config::{VERSION, name};
 use gridlane_front::root::answer::Answer;
 
-/// The sections that the letters name, as far as there are such: `a` all, `i` info, `l` links, `p` the protocol. What an
-/// operator wants to know is at the admin address.
+/// The sections that the letters name, as far as there are such: `a` all, `i` info, `l` links, `p` the protocol.
+/// Figures for operators are at the admin address.
 pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
     let service = context.service();
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -7,7 +7,7 @@ use super::super::places::Context;
 use super::super::stat;
 use gridlane_front::root::answer::{Answer, Outcome};
 
-/// What `stat` tells, as CGI.
+/// The facts that `stat` tells, as CGI.
 pub(super) async fn xattr(context: &Context, about: &PathArg) -> Outcome {
     let text = stat::look(context, about).await?;
     let (kind, may_write) =

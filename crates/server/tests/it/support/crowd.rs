@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Client, TestServer};
 
-/// How many they are: ten thousand where the tests may take long.
+/// Their number: ten thousand where the tests may take long.
 pub(crate) fn crowd() -> usize {
     if std::env::var_os("GRIDLANE_LONG_TESTS").is_some() { 10_000 } else { 2_000 }
 }
@@ -28,7 +28,7 @@ fn descriptors() -> u64 {
 /// For a machine that has a lot else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
-/// Serves somebody else until all of the crowd were cut; returns the metrics then.
+/// Serves another client until all of the crowd were cut; returns the metrics then.
 pub(crate) fn until_quiet(server: &TestServer) -> HashMap<String, u64> {
     let began = Instant::now();
     loop {
@@ -113,7 +113,7 @@ pub(crate) fn metrics(server: &TestServer) -> HashMap<String, u64> {
         .collect()
 }
 
-/// As root, or where the hard limit is large enough.
+/// Needs root, or a hard limit that is large enough.
 pub(crate) fn raise_descriptors() {
     let (limit, needed) = (getrlimit(Resource::Nofile), descriptors());
     if limit.current.is_none_or(|current| current >= needed) {
@@ -208,7 +208,7 @@ pub(crate) fn connect(address: SocketAddr, round: usize, index: usize, takes_not
     rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
     let stream = TcpStream::from(socket);
-    // Whoever waits for an answer that does not come fails, and with it the test.
+    // A client that waits for an answer that does not come fails, and with it the test.
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream

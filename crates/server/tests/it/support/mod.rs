@@ -37,7 +37,7 @@ pub(crate) struct TestServer {
     thread: Option<JoinHandle<Summary>>,
 }
 
-/// What comes of something that may wait, asked by a thread that may.
+/// The result of a future that may wait, polled by a thread that may.
 pub(crate) fn wait<T>(task: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(task)
 }
@@ -105,12 +105,12 @@ impl TestServer {
         std::fs::write(self.path(relative), bytes).unwrap();
     }
 
-    /// What a file of the export holds.
+    /// The contents of a file of the export.
     pub(crate) fn read(&self, relative: &str) -> Option<Vec<u8>> {
         std::fs::read(self.path(relative)).ok()
     }
 
-    /// How many partial uploads lie around.
+    /// The number of partial uploads that lie around.
     pub(crate) fn leftovers(&self) -> usize {
         std::fs::read_dir(self.path(".gridlane")).map_or(0, Iterator::count)
     }
@@ -131,12 +131,12 @@ impl TestServer {
         self.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
     }
 
-    /// How many requests were answered to their end.
+    /// The number of requests that were answered to their end.
     pub(crate) fn answered(&self) -> usize {
         self.log.records().len()
     }
 
-    /// What changes the server while it runs.
+    /// The handle that changes the server while it runs.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()
     }
@@ -182,7 +182,7 @@ pub(crate) struct Client {
 pub(crate) struct Response {
     pub(crate) head: ResponseHead,
     pub(crate) body: Vec<u8>,
-    /// What stood behind a body in chunks.
+    /// The fields behind a body in chunks.
     pub(crate) trailers: Headers,
 }
 
@@ -330,7 +330,7 @@ impl Client {
         std::mem::take(&mut self.ahead)
     }
 
-    /// Whether the server has ended the connection, without another byte.
+    /// True if the server has ended the connection, without another byte.
     pub(crate) fn is_ended(&mut self) -> bool {
         self.rest().is_empty()
     }
@@ -370,7 +370,7 @@ impl Response {
     }
 }
 
-/// What the server logs.
+/// The server's log.
 #[derive(Clone, Default)]
 pub(crate) struct Text(Arc<Mutex<Vec<u8>>>);
 

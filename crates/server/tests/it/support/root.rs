@@ -21,11 +21,11 @@ pub(crate) struct RootClient {
     pub(crate) stream: TcpStream,
     tls: Option<Box<rustls::ClientConnection>>,
     next: u16,
-    /// As its login said; zeros without one.
+    /// The id by its login; zeros without one.
     pub(crate) session: SessionId,
 }
 
-/// What came.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct RootAnswer {
     pub(crate) stream: StreamId,
@@ -68,7 +68,7 @@ impl RootClient {
         RootClient { stream, tls: None, next: 0, session: SessionId::default() }
     }
 
-    /// Says who it is.
+    /// Logs in.
     pub(crate) fn login(&mut self) -> RootAnswer {
         let cgi = b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec();
         self.send(Login::new(1, b"tester", Abilities::NONE, cgi), &[]);
@@ -207,7 +207,7 @@ impl RootClient {
         self.open_with(path, options, 0o644).map(|(handle, _)| handle)
     }
 
-    /// The same, as soon as nobody else has it open: a client that has gone may have it for a moment still.
+    /// The same, as soon as no other session has it open: a client that has gone may have it for a moment still.
     pub(crate) fn open_when_free(&mut self, path: &str, options: OpenOptions) -> Handle {
         let began = Instant::now();
         loop {
@@ -326,7 +326,7 @@ impl RootClient {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Whether the server has ended the connection, whatever it says last, also within TLS.
+    /// True if the server has ended the connection, whatever it says last, also within TLS.
     pub(crate) fn is_gone(&mut self) -> bool {
         let mut rest = [0; 1024];
         loop {
@@ -348,7 +348,7 @@ impl RootClient {
         }
     }
 
-    /// Whether the server has ended the connection, without another byte.
+    /// True if the server has ended the connection, without another byte.
     pub(crate) fn is_ended(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {

@@ -1,4 +1,4 @@
-//! A site that believes every kind of credential, and who shows them.
+//! A site that believes every kind of credentials, and their bearers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ pub(crate) fn year() -> Validity {
     Validity::from_now(now_s(), YEAR_S)
 }
 
-/// An authority, a user of it, and who speaks for a VO.
+/// An authority, a user of it, and the server that speaks for a VO.
 pub(crate) struct Pki {
     pub(crate) authority: Credential,
     pub(crate) ada: Credential,
@@ -177,7 +177,7 @@ pub(crate) fn with(adjust: impl FnOnce(&mut Principal)) -> Principal {
     who
 }
 
-/// Shows a certificate to whoever asks.
+/// Shows a certificate to every server that asks.
 #[derive(Debug)]
 pub(crate) struct Shows(Arc<CertifiedKey>);
 

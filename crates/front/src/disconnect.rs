@@ -8,7 +8,7 @@ use gridlane_net::Stream;
 use crate::reply::Reply;
 
 /// An answer, unless the client leaves before it is there.
-pub async fn while_there(stream: &Stream, answer: impl Future<Output = Reply>) -> Reply {
+pub async fn while_connected(stream: &Stream, answer: impl Future<Output = Reply>) -> Reply {
     let mut answer = pin!(answer);
     tokio::select! {
         biased;

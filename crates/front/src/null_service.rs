@@ -1,4 +1,4 @@
-//! A service for tests of the front, which does nothing.
+//! A service for tests of the front, which refuses everything.
 
 use std::sync::Arc;
 
@@ -18,33 +18,33 @@ use crate::settings::Settings;
 use crate::testing;
 
 /// A service that refuses everything.
-pub(crate) struct Nothing;
+pub(crate) struct NullService;
 
-impl Service for Nothing {
+impl Service for NullService {
     type Settings = ();
     type Kept = ();
     type Files = ();
     type Sink = NoData;
 
-    fn new((): (), _front: &Arc<Front>, _before: Option<&Nothing>) -> Result<Nothing> {
-        Ok(Nothing)
+    fn new((): (), _front: &Arc<Front>, _before: Option<&NullService>) -> Result<NullService> {
+        Ok(NullService)
     }
 
     async fn answer(&self, _exchange: Exchange<'_, ()>) -> Reply {
         Reply::failure(Status::NOT_FOUND, "nothing is here")
     }
 
-    async fn answer_root(_context: &Context<Nothing>, _request: &Request) -> Outcome {
+    async fn answer_root(_context: &Context<NullService>, _request: &Request) -> Outcome {
         Err(Failure::new(ErrorCode::UNSUPPORTED, "nothing is done here"))
     }
 
-    fn take(_context: &Context<Nothing>, head: &RequestHead) -> NoData {
+    fn take(_context: &Context<NullService>, head: &RequestHead) -> NoData {
         NoData::new(head)
     }
 }
 
 /// A session in front of it.
-pub(crate) fn context_of(adjust: impl FnOnce(&mut Settings<()>)) -> Context<Nothing> {
+pub(crate) fn context_of(adjust: impl FnOnce(&mut Settings<()>)) -> Context<NullService> {
     let mut settings = Settings::new(Vec::new(), ());
     adjust(&mut settings);
     testing::context(settings).unwrap()

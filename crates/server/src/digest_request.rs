@@ -1,33 +1,33 @@
-//! Which checksums of a file an answer carries: those that were asked for, never others. A client that takes
-//! an unsolicited one for an answer to its last question would compare the wrong things.
+//! The checksums of a file in an answer: those that were asked for, never others. A client that takes an unsolicited
+//! one for an answer to its last question would compare the wrong things.
 //!
-//! There are two ways to ask, `Want-Digest` (RFC 3230) and `Want-Repr-Digest` (RFC 9530), and each is answered
-//! in its own field, with exactly one algorithm: davix misses a second one.
+//! There are two ways to ask, `Want-Digest` (RFC 3230) and `Want-Repr-Digest` (RFC 9530), and each is answered in its
+//! own field, with exactly one algorithm: davix misses a second one.
 
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_dav::{Headers, digest};
 
 use gridlane_front::reply::Reply;
 
-/// What a request wants to be told, by field.
+/// The digest request of each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct DigestRequest {
     digest: Option<ChecksumKind>,
     repr_digest: Option<ChecksumKind>,
 }
 
-impl Wanted {
-    /// The best of `offered` for either wish.
-    pub(crate) fn of(headers: &Headers, offered: &[ChecksumKind]) -> Wanted {
-        Wanted {
+impl DigestRequest {
+    /// The best of `offered` for either field.
+    pub(crate) fn of(headers: &Headers, offered: &[ChecksumKind]) -> DigestRequest {
+        DigestRequest {
             digest: digest::negotiate(headers, offered),
             repr_digest: digest::negotiate_repr(headers, offered),
         }
     }
 
-    /// Whether it wants anything.
+    /// True if any digest is requested.
     pub(crate) fn is_any(self) -> bool {
-        self != Wanted::default()
+        self != DigestRequest::default()
     }
 
     /// The algorithms, each once.
@@ -37,7 +37,7 @@ impl Wanted {
     }
 
     /// Adds the fields whose checksum is among those.
-    pub(crate) fn tell(self, mut reply: Reply, checksums: &[Checksum]) -> Reply {
+    pub(crate) fn add_to(self, mut reply: Reply, checksums: &[Checksum]) -> Reply {
         let find = |kind| checksums.iter().find(|checksum| Some(checksum.kind()) == kind);
         if let Some(checksum) = find(self.digest) {
             reply = reply.field("Digest", digest::encode(checksum));
