@@ -20,6 +20,7 @@ impl Run<'_> {
         };
         let rate = self.meter.recent_bytes_per_s();
         let left = self.judge.size_bytes().map(|size| size.saturating_sub(done_bytes));
+        let ledger = self.target.ledger();
         let sources = (0..self.replicas.len()).map(|number| {
             let replica = &self.replicas[number];
             let planned = self.plan.source_report(SourceId(number as u32));
@@ -27,7 +28,7 @@ impl Run<'_> {
                 state: self.state_of(number),
                 rate_bytes_per_s: replica.meter.recent_bytes_per_s(),
                 round_trip: replica.round_trip,
-                bytes: self.target.ledger().bytes_of(number as u32),
+                bytes: ledger.bytes_of(number as u32),
                 lanes: planned.map_or(0, |report| report.lanes),
             }
         });
