@@ -15,6 +15,7 @@ use gridlane_plan::judge::{Event as Heard, Judge, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::Found as Earlier;
 use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_sys::process::cpu_time;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
@@ -22,7 +23,7 @@ use crate::events::{Event, Observer, Report};
 use crate::governor::Place;
 use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::links::FoundMetalink;
-use crate::meter::Meter;
+use crate::meter::{Meter, OwnCpu};
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
@@ -89,7 +90,7 @@ pub(crate) struct Run<'a> {
     pub(crate) notify: mpsc::UnboundedSender<Notice>,
     /// A lane has become ready since idle ones were last told to ask for the checksum.
     pub(crate) has_new_lanes: bool,
-    _counted: RunningCopy,
+    pub(crate) cpu: OwnCpu,
     /// No source can deliver what is missing.
     is_stuck: bool,
     /// The judge has nothing more to ask for.
@@ -235,7 +236,7 @@ impl<'a> Run<'a> {
             notices,
             notify,
             has_new_lanes: false,
-            _counted: RunningCopy::begin(),
+            cpu: OwnCpu::begin(RunningCopy::begin(), cpu_time()),
             is_stuck: false,
             is_finished: false,
         };
