@@ -596,6 +596,10 @@ pub const TLS_RECORD_BYTES_MAX: usize = 16 * 1024;
 pub const TLS_HANDSHAKE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Memory for bytes that arrived before the ones in front of them, for targets written in order.
 pub const REORDER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The least of it that a copy has, however many there are: as much as the smallest request, so that bytes can come in order.
+pub const REORDER_BYTES_MIN: u64 = 256 * 1024;
+/// The same memory of all copies of a process, beside the least that each has: four alone have as much as one.
+pub const REORDER_ALL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes received since the journal last told of them: what a killed copy may fetch again.
 pub const JOURNAL_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Time since the journal was last written.
@@ -604,6 +608,7 @@ pub const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
 const _: () = {
     assert!(REQUEST_LINE_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
     assert!(IO_BYTES.is_multiple_of(TLS_RECORD_BYTES_MAX));
+    assert!(REORDER_BYTES_MIN <= REORDER_BYTES_MAX && REORDER_BYTES_MAX <= REORDER_ALL_BYTES_MAX / 2);
     // The promise is 64 MiB plus what was in flight.
     assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
     assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);

@@ -4,23 +4,32 @@
 //! whose bytes have left the caches when their turn comes again, and the server the same. So a copy waits in front of its first
 //! connection for a place at one of its endpoints. A far endpoint has more of them: round trips are what its copies wait for.
 //!
+//! Memory for targets in order comes with the place ([windows](crate::windows)).
+//!
 //! Places are for copies that move. One whose sources have been silent for a while gives its place to the next, and goes on
 //! without one when bytes come after all: silence costs those that wait nothing.
 //!
 //! Of those that wait, users ([`IdentityId`]) have their turns by how many places each has, the fewest first; one user's copies
 //! have theirs in the order in which they came. A copy that is given up while it waits has never begun.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gridlane_core::limits::{COPIES_FAR_MAX, COPIES_NEAR_MAX, FAR_ROUND_TRIP, SILENT_PLACE_MAX};
+use gridlane_core::limits::{
+    COPIES_FAR_MAX, COPIES_NEAR_MAX, FAR_ROUND_TRIP, REORDER_BYTES_MAX, REORDER_BYTES_MIN, SILENT_PLACE_MAX,
+};
 use gridlane_core::{Endpoint, Time, Url};
 use gridlane_net::IdentityId;
 use gridlane_peer::descriptors::Descriptors;
+use gridlane_plan::judge::PieceHashes;
 use tokio::sync::oneshot;
 
 use crate::TargetSpec;
+use crate::windows::{Window, Windows};
+
+/// Of larger pieces a target in order is given parts that were not compared: the largest window has room for two.
+pub(crate) const PIECE_HELD_BYTES_MAX: u64 = REORDER_BYTES_MAX / 2;
 
 /// The copies of a process, and where they are.
 pub(crate) struct Governor {
@@ -34,9 +43,12 @@ struct State {
     endpoints: HashMap<Endpoint, Places>,
     /// Places of each user, of those who have any.
     users: HashMap<IdentityId, usize>,
-    /// In the order in which they came.
-    waiting: Vec<Waiting>,
+    /// Those that wait, by what they wait for: of eight hundred only the first of each line is looked at.
+    lines: Vec<Line>,
+    /// Copies that have waited.
+    waited: u64,
     begun: usize,
+    windows: Windows,
 }
 
 /// Those at one endpoint.
@@ -46,9 +58,16 @@ struct Places {
     round_trip: Option<Duration>,
 }
 
-struct Waiting {
+/// Copies that wait for the same, in the order in which they came.
+struct Line {
     user: IdentityId,
     endpoints: Arc<[Endpoint]>,
+    window_bytes: Option<u64>,
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    number: u64,
     tell: oneshot::Sender<Place>,
 }
 
@@ -69,6 +88,14 @@ pub(crate) fn endpoints(sources: &[Url], target: &TargetSpec) -> Vec<Endpoint> {
     endpoints
 }
 
+/// The least window of a copy whose target takes bytes in order: whole pieces are held back until they are right, and the window
+/// has room for one. `None`: the target takes them in any order.
+pub(crate) fn least_window(target: &TargetSpec, pieces: Option<&PieceHashes>) -> Option<u64> {
+    let is_in_order = matches!(target, TargetSpec::Upload { .. } | TargetSpec::Stream(_));
+    let piece_bytes = pieces.map(PieceHashes::piece_bytes).filter(|bytes| *bytes <= PIECE_HELD_BYTES_MAX);
+    is_in_order.then(|| piece_bytes.unwrap_or(0).max(REORDER_BYTES_MIN))
+}
+
 impl Places {
     fn has_room(&self) -> bool {
         // What is not known may be far.
@@ -78,9 +105,10 @@ impl Places {
 }
 
 impl State {
-    fn may_begin(&self, endpoints: &[Endpoint], begun_max: usize) -> bool {
+    fn may_begin(&self, endpoints: &[Endpoint], window_bytes: Option<u64>, begun_max: usize) -> bool {
         let has_room = |endpoint: &Endpoint| self.endpoints.get(endpoint).is_none_or(Places::has_room);
-        self.begun < begun_max && endpoints.iter().any(has_room)
+        let has_memory = window_bytes.is_none_or(|bytes| self.windows.has_room(bytes));
+        self.begun < begun_max && has_memory && endpoints.iter().any(has_room)
     }
 
     fn take(&mut self, user: IdentityId, endpoints: &[Endpoint]) {
@@ -106,14 +134,49 @@ impl State {
         self.endpoints.retain(|_, places| places.taken > 0);
     }
 
-    /// The next that may begin: of the user who has the fewest places, the one that came first.
-    fn next(&mut self, begun_max: usize) -> Option<Waiting> {
-        let places_of = |waiting: &Waiting| self.users.get(&waiting.user).copied().unwrap_or(0);
-        let may =
-            |waiting: &&Waiting| !waiting.tell.is_closed() && self.may_begin(&waiting.endpoints, begun_max);
-        let next = self.waiting.iter().enumerate().filter(|(_, waiting)| may(waiting));
-        let (index, _) = next.min_by_key(|(_, waiting)| places_of(waiting))?;
-        Some(self.waiting.remove(index))
+    /// Lets a copy wait; the answer is its place.
+    fn wait(
+        &mut self,
+        user: IdentityId,
+        endpoints: Arc<[Endpoint]>,
+        window_bytes: Option<u64>,
+    ) -> oneshot::Receiver<Place> {
+        let (tell, told) = oneshot::channel();
+        self.waited += 1;
+        let waiting = Waiting { number: self.waited, tell };
+        let is_same = |line: &&mut Line| {
+            line.user == user && line.endpoints == endpoints && line.window_bytes == window_bytes
+        };
+        match self.lines.iter_mut().find(is_same) {
+            Some(line) => {
+                // Those that were given up are not kept for ever, and not looked for each time.
+                if line.waiting.len().is_power_of_two() {
+                    line.waiting.retain(|waiting| !waiting.tell.is_closed());
+                }
+                line.waiting.push_back(waiting);
+            }
+            None => {
+                let waiting = VecDeque::from([waiting]);
+                self.lines.push(Line { user, endpoints, window_bytes, waiting });
+            }
+        }
+        told
+    }
+
+    /// The next that may begin, with the number of its line: of the user who has the fewest places, the one that came first.
+    fn next(&mut self, begun_max: usize) -> Option<(usize, Waiting)> {
+        for line in &mut self.lines {
+            while line.waiting.pop_front_if(|waiting| waiting.tell.is_closed()).is_some() {}
+        }
+        self.lines.retain(|line| !line.waiting.is_empty());
+        let key = |line: &Line| {
+            let places = self.users.get(&line.user).copied().unwrap_or(0);
+            (places, line.waiting.front().map(|waiting| waiting.number))
+        };
+        let may = |line: &Line| self.may_begin(&line.endpoints, line.window_bytes, begun_max);
+        let next = self.lines.iter().enumerate().filter(|(_, line)| may(line));
+        let (number, _) = next.min_by_key(|(_, line)| key(line))?;
+        Some((number, self.lines.get_mut(number)?.waiting.pop_front()?))
     }
 }
 
@@ -129,40 +192,52 @@ impl Governor {
         Governor { state: Mutex::default(), begun_max }
     }
 
-    /// Waits for a place at one of the endpoints that a copy of a user is about to use.
-    pub(crate) async fn place(self: &Arc<Governor>, user: IdentityId, endpoints: Vec<Endpoint>) -> Place {
+    /// Waits for a place at one of the endpoints that a copy of a user is about to use, and for its [least
+    /// window](least_window).
+    pub(crate) async fn place(
+        self: &Arc<Governor>,
+        user: IdentityId,
+        endpoints: Vec<Endpoint>,
+        window_bytes: Option<u64>,
+    ) -> Place {
         let endpoints: Arc<[Endpoint]> = endpoints.into();
         let told = {
             let mut state = self.state();
             // Those that wait have no room: nobody is passed who could begin.
-            if state.may_begin(&endpoints, self.begun_max) {
-                return self.begin(&mut state, user, endpoints);
+            if state.may_begin(&endpoints, window_bytes, self.begun_max) {
+                return self.begin(&mut state, user, endpoints, window_bytes);
             }
-            let (tell, told) = oneshot::channel();
-            state.waiting.push(Waiting { user, endpoints: Arc::clone(&endpoints), tell });
-            told
+            state.wait(user, Arc::clone(&endpoints), window_bytes)
         };
         match told.await {
             Ok(place) => place,
             // The governor drops nobody: what cannot be is answered with a place.
-            Err(_) => self.begin(&mut self.state(), user, endpoints),
+            Err(_) => self.begin(&mut self.state(), user, endpoints, window_bytes),
         }
     }
 
-    fn begin(self: &Arc<Governor>, state: &mut State, user: IdentityId, endpoints: Arc<[Endpoint]>) -> Place {
+    fn begin(
+        self: &Arc<Governor>,
+        state: &mut State,
+        user: IdentityId,
+        endpoints: Arc<[Endpoint]>,
+        window_bytes: Option<u64>,
+    ) -> Place {
         state.take(user, &endpoints);
         state.begun += 1;
-        Place { governor: Arc::clone(self), user, endpoints, is_taken: true, moved: (0, Time::ZERO) }
+        let window = window_bytes.map(|least_bytes| state.windows.begin(user, least_bytes));
+        Place { governor: Arc::clone(self), user, endpoints, window, is_taken: true, moved: (0, Time::ZERO) }
     }
 
     /// Lets those begin that may.
     fn go_on(self: &Arc<Governor>, mut state: MutexGuard<'_, State>) {
         let mut given_up = Vec::new();
-        while let Some(Waiting { user, endpoints, tell }) = state.next(self.begun_max) {
-            let place = self.begin(&mut state, user, endpoints);
+        while let Some((line, Waiting { tell, .. })) = state.next(self.begun_max) {
+            let Line { user, endpoints, window_bytes, .. } = &state.lines[line];
+            let (user, endpoints, window_bytes) = (*user, Arc::clone(endpoints), *window_bytes);
+            let place = self.begin(&mut state, user, endpoints, window_bytes);
             given_up.extend(tell.send(place).err());
         }
-        state.waiting.retain(|waiting| !waiting.tell.is_closed());
         drop(state);
         // Each of them lets others begin.
         drop(given_up);
@@ -179,6 +254,8 @@ pub(crate) struct Place {
     governor: Arc<Governor>,
     user: IdentityId,
     endpoints: Arc<[Endpoint]>,
+    /// Of a copy whose target takes bytes in order.
+    window: Option<Window>,
     is_taken: bool,
     /// Bytes that had come when they were last more than before, and when that was.
     moved: (u64, Time),
@@ -212,6 +289,22 @@ impl Place {
         }
     }
 
+    /// The window of a copy whose target takes bytes in order.
+    pub(crate) fn window_bytes(&self) -> Option<u64> {
+        self.window.as_ref().map(Window::bytes)
+    }
+
+    /// Tells how much of the window is held, and if that is the target's doing, and makes it what the other copies leave.
+    pub(crate) fn resize_window(&mut self, held_bytes: u64, waits_for_target: bool) {
+        let Some(window) = &mut self.window else { return };
+        let mut state = self.governor.state();
+        let has_left_room = state.windows.set_moving(window, self.is_taken || waits_for_target);
+        state.windows.resize(window, held_bytes);
+        if has_left_room {
+            self.governor.go_on(state);
+        }
+    }
+
     /// Tells the round trip to an endpoint: fewer copies fit on a short path.
     pub(crate) fn measured(&self, endpoint: &Endpoint, round_trip: Duration) {
         if let Some(places) = self.governor.state().endpoints.get_mut(endpoint) {
@@ -224,6 +317,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.governor.state();
         state.begun -= 1;
+        if let Some(window) = self.window.take() {
+            state.windows.end(window);
+        }
         if self.is_taken {
             state.give_back(self.user, &self.endpoints);
         }
@@ -256,7 +352,7 @@ mod tests {
     }
 
     fn begin(governor: &Arc<Governor>, endpoints: Vec<Endpoint>) -> Place {
-        poll(pin!(governor.place(user(), endpoints))).expect("there is room")
+        poll(pin!(governor.place(user(), endpoints, None))).expect("there is room")
     }
 
     /// As many as there may be at a near endpoint.
@@ -272,7 +368,7 @@ mod tests {
         let governor = Arc::new(Governor::new(usize::MAX));
         let (near, other) = (at("http://near/"), at("http://other/"));
         let mut running = fill(&governor, &near);
-        let mut waiting = pin!(governor.place(user(), near.clone()));
+        let mut waiting = pin!(governor.place(user(), near.clone(), None));
         assert!(poll(waiting.as_mut()).is_none());
         let elsewhere = begin(&governor, other.clone());
         // One that may be done from elsewhere as well is not kept.
@@ -290,7 +386,7 @@ mod tests {
         let governor = Arc::new(Governor::new(usize::MAX));
         let near = at("http://near/");
         let mut running = fill(&governor, &near);
-        let mut waiting = pin!(governor.place(user(), near.clone()));
+        let mut waiting = pin!(governor.place(user(), near.clone(), None));
         assert!(poll(waiting.as_mut()).is_none());
         let late = Time::from_origin(SILENT_PLACE_MAX);
         running[0].moved(1, late);
@@ -310,7 +406,7 @@ mod tests {
         let far = at("http://far/");
         let running: Vec<Place> = (0..COPIES_FAR_MAX).map(|_| begin(&governor, far.clone())).collect();
         running[0].measured(&far[0], FAR_ROUND_TRIP);
-        let mut waiting = pin!(governor.place(user(), far.clone()));
+        let mut waiting = pin!(governor.place(user(), far.clone(), None));
         assert!(poll(waiting.as_mut()).is_none());
         drop(running);
         assert!(poll(waiting.as_mut()).is_some());
@@ -320,9 +416,9 @@ mod tests {
     fn one_that_is_given_up_while_it_waits_is_in_nobodys_way() {
         let governor = Arc::new(Governor::new(1));
         let running = begin(&governor, at("http://a/"));
-        let mut given_up = Box::pin(governor.place(user(), at("http://a/")));
-        let mut told = Box::pin(governor.place(user(), at("http://b/")));
-        let mut last = pin!(governor.place(user(), at("http://a/")));
+        let mut given_up = Box::pin(governor.place(user(), at("http://a/"), None));
+        let mut told = Box::pin(governor.place(user(), at("http://b/"), None));
+        let mut last = pin!(governor.place(user(), at("http://a/"), None));
         assert!(poll(given_up.as_mut()).is_none() && poll(told.as_mut()).is_none());
         assert!(poll(last.as_mut()).is_none());
         drop(given_up);
@@ -333,13 +429,38 @@ mod tests {
     }
 
     #[test]
+    fn large_pieces_wait_for_memory_and_nothing_else_does() {
+        let governor = Arc::new(Governor::new(usize::MAX));
+        let large = Some(PIECE_HELD_BYTES_MAX);
+        let mut running = Vec::new();
+        let mut waiting = loop {
+            let mut next = Box::pin(governor.place(user(), at("http://a/"), large));
+            match poll(next.as_mut()) {
+                Some(place) => running.push(place),
+                None => break next,
+            }
+        };
+        assert!(running.len() > 1 && running.len() < COPIES_NEAR_MAX);
+        assert!(running.iter().all(|place| place.window_bytes() >= large));
+        let small = poll(pin!(governor.place(user(), at("http://a/"), Some(REORDER_BYTES_MIN)))).unwrap();
+        assert!(small.window_bytes() >= Some(REORDER_BYTES_MIN));
+        // What is silent and holds nothing leaves its memory to the next.
+        running[0].moved(0, Time::from_origin(SILENT_PLACE_MAX));
+        running[0].resize_window(0, true);
+        assert!(poll(waiting.as_mut()).is_none(), "its target is what it waits for");
+        running[0].resize_window(0, false);
+        let next = poll(waiting.as_mut()).expect("there is room");
+        assert!(next.window_bytes() >= large);
+    }
+
+    #[test]
     fn a_user_with_many_copies_leaves_turns_to_one_with_few() {
         let governor = Arc::new(Governor::new(usize::MAX));
         let (many, few) = (user(), Identity::new(None).id());
         let near = at("http://near/");
         let mut running = fill(&governor, &near);
-        let mut first = pin!(governor.place(many, near.clone()));
-        let mut second = pin!(governor.place(few, near.clone()));
+        let mut first = pin!(governor.place(many, near.clone(), None));
+        let mut second = pin!(governor.place(few, near.clone(), None));
         assert!(poll(first.as_mut()).is_none() && poll(second.as_mut()).is_none());
         drop(running.pop());
         assert!(poll(first.as_mut()).is_none());

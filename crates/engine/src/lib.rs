@@ -55,6 +55,7 @@ mod spec;
 mod target;
 mod trouble;
 mod upload;
+mod windows;
 
 use std::future::Future;
 
@@ -100,8 +101,9 @@ fn copy_until<'a>(
         let mut sent: Option<Report> = None;
         let (user, endpoints) = (client.credentials.identity().id(), governor::endpoints(&sources, &target));
         let governor = Governor::of_process();
+        let window_bytes = governor::least_window(&target, options.known.pieces.as_ref());
         let mut place = tokio::select! {
-            place = governor.place(user, endpoints) => place,
+            place = governor.place(user, endpoints, window_bytes) => place,
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
         loop {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use gridlane_core::Time;
+use gridlane_peer::descriptors::RunningCopy;
 
 /// Width of a bin: the best second is found to within this.
 const BIN: Duration = Duration::from_millis(100);
@@ -54,6 +55,26 @@ impl Bursts {
     /// The fastest one.
     pub(crate) fn best_bytes_per_s(&self) -> Option<f64> {
         self.best_bytes_per_s
+    }
+}
+
+/// The CPU time of one copy. The kernel counts that of the process, so it is known while the copy is the only one.
+#[derive(Debug)]
+pub(crate) struct OwnCpu {
+    copy: RunningCopy,
+    /// What the process had used when the copy began.
+    begun: Duration,
+}
+
+impl OwnCpu {
+    /// For a copy that begins when its process has used so much.
+    pub(crate) fn begin(copy: RunningCopy, process: Duration) -> OwnCpu {
+        OwnCpu { copy, begun: process }
+    }
+
+    /// The copy's part of what its process has used by now; `None`: other copies have used some of it.
+    pub(crate) fn used(&self, process: Duration) -> Option<Duration> {
+        self.copy.is_alone().then(|| process.saturating_sub(self.begun))
     }
 }
 
@@ -162,10 +183,26 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use gridlane_peer::descriptors::Copies;
+
     use super::*;
 
     fn at_ms(ms: u64) -> Time {
         Time::from_origin(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_time_of_the_process_is_that_of_a_copy_which_is_alone() {
+        static COPIES: Copies = Copies::new();
+        let ms = Duration::from_millis;
+        let first = OwnCpu::begin(COPIES.begin(), ms(700));
+        assert_eq!(first.used(ms(900)), Some(ms(200)), "not what was used before it");
+        let second = OwnCpu::begin(COPIES.begin(), ms(1000));
+        assert_eq!((first.used(ms(1500)), second.used(ms(1500))), (None, None));
+        drop(second);
+        assert_eq!(first.used(ms(1500)), None, "some of it was the other one's");
+        drop(first);
+        assert_eq!(OwnCpu::begin(COPIES.begin(), ms(1500)).used(ms(1600)), Some(ms(100)));
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use gridlane_core::limits::REORDER_BYTES_MAX;
+use gridlane_core::limits::{REORDER_BYTES_MAX, REORDER_BYTES_MIN};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result};
-use tokio::sync::{Mutex, MutexGuard, mpsc};
+use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::notice::Notice;
@@ -21,8 +23,13 @@ use gridlane_plan::LaneId;
 
 /// Waiting longer than this, for one's turn to write or for a server to take bytes, is told to the plan.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The plan is told that the target has taken bytes when there are so many.
-const RELEASE_BYTES: u64 = REORDER_BYTES_MAX / 16;
+/// The plan is told that the target has taken bytes when there are so many parts of the window, or so many bytes if that is more:
+/// telling costs a wake-up.
+const RELEASE_PARTS: u64 = 16;
+/// See [`RELEASE_PARTS`]. A quarter of the smallest window.
+const RELEASE_BYTES_MIN: u64 = REORDER_BYTES_MIN / 4;
+/// Uploads of this process whose size no source tells, and of which more than a window is kept until one does: one at a time.
+static SIZELESS: Semaphore = Semaphore::const_new(1);
 /// Device number of /dev/null on Linux (Documentation/admin-guide/devices.txt): it never makes one wait.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
@@ -38,6 +45,10 @@ pub(crate) struct Feed {
     /// Whether a write may wait for somebody: the reader of a pipe, a server.
     may_wait: bool,
     leaves_traces: bool,
+    /// The plan asks for nothing that is further ahead.
+    window_bytes: AtomicU64,
+    /// Lanes that wait until they may keep more than a window need not wait any more.
+    goes_on: Notify,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -48,6 +59,8 @@ struct Drain {
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
     waiting_bytes: u64,
+    /// More than a window waits for the size.
+    sizeless: Option<SemaphorePermit<'static>>,
     /// Everything before this was written or, at the end of an upload, is held back.
     next: u64,
     /// What the plan was last told of `next`.
@@ -74,12 +87,26 @@ impl Feed {
             hashers,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
+            sizeless: None,
             next: 0,
             told: 0,
             size_bytes: None,
             held: None,
         };
-        Feed { drain: Mutex::new(drain), may_wait, leaves_traces, notices }
+        let window_bytes = AtomicU64::new(REORDER_BYTES_MAX);
+        let (drain, goes_on) = (Mutex::new(drain), Notify::new());
+        Feed { drain, may_wait, leaves_traces, window_bytes, goes_on, notices }
+    }
+
+    /// Notes the window of the plan. Returns how far the target is, when that is news under it.
+    pub(crate) fn set_window(&self, window_bytes: u64) -> Option<u64> {
+        self.window_bytes.store(window_bytes, Relaxed);
+        // Where it is held, the lane that holds it tells, or it is asked for again at the next tick.
+        self.drain.try_lock().ok()?.released(self.release_bytes())
+    }
+
+    fn release_bytes(&self) -> u64 {
+        (self.window_bytes.load(Relaxed) / RELEASE_PARTS).max(RELEASE_BYTES_MIN)
     }
 
     /// Takes a piece. Returns when it is written, or kept because bytes in front of it are missing.
@@ -88,6 +115,26 @@ impl Feed {
             Ok(drain) => drain,
             Err(_) => self.turn(lane).await,
         };
+        let kept_bytes = drain.waits_for_size(bytes.len() as u64);
+        if kept_bytes > self.window_bytes.load(Relaxed) && drain.sizeless.is_none() {
+            let goes_on = self.goes_on.notified();
+            tokio::pin!(goes_on);
+            goes_on.as_mut().enable();
+            // Without a turn at the target: another lane may bring the size meanwhile.
+            drop(drain);
+            let may_keep = async {
+                tokio::select! {
+                    permit = SIZELESS.acquire() => permit.ok(),
+                    () = goes_on => None,
+                }
+            };
+            let permit = self.blocked(lane, may_keep).await;
+            drain = self.turn(lane).await;
+            if permit.is_some() && drain.waits_for_size(0) > 0 {
+                drain.sizeless = permit;
+                self.goes_on.notify_waiters();
+            }
+        }
         if drain.next != offset {
             return drain.keep(offset, bytes);
         }
@@ -105,7 +152,7 @@ impl Feed {
                 }
             }
         };
-        let released = drain.released();
+        let released = drain.released(self.release_bytes());
         drop(drain);
         if let Some(up_to_bytes) = released {
             self.tell(Notice::Released { up_to_bytes });
@@ -132,8 +179,9 @@ impl Feed {
     pub(crate) async fn size(&self, size_bytes: u64) -> Result<()> {
         let mut drain = self.drain.lock().await;
         drain.size_bytes = Some(size_bytes);
+        self.goes_on.notify_waiters();
         drain.advance().await?;
-        if let Some(up_to_bytes) = drain.released() {
+        if let Some(up_to_bytes) = drain.released(self.release_bytes()) {
             self.tell(Notice::Released { up_to_bytes });
         }
         Ok(())
@@ -197,12 +245,21 @@ impl Drain {
 
     /// How far the target is, when that is news to the plan. Every piece is not: telling costs a wake-up,
     /// and the window is much larger.
-    fn released(&mut self) -> Option<u64> {
-        let is_news = self.next - self.told >= RELEASE_BYTES || Some(self.next) == self.size_bytes;
+    fn released(&mut self, release_bytes: u64) -> Option<u64> {
+        let is_end = Some(self.next) == self.size_bytes && self.next > self.told;
+        let is_news = self.next - self.told >= release_bytes || is_end;
         is_news.then(|| {
             self.told = self.next;
             self.next
         })
+    }
+
+    /// Bytes that wait for the size of an upload, with so many more; 0 when it is known.
+    fn waits_for_size(&self, more_bytes: u64) -> u64 {
+        match self.is_upload() && self.size_bytes.is_none() {
+            true => self.waiting_bytes + more_bytes,
+            false => 0,
+        }
     }
 
     /// Keeps a piece until it is next. The plan asks for nothing beyond its window; only a source that does
@@ -228,6 +285,7 @@ impl Drain {
             self.waiting_bytes -= bytes.len() as u64;
             self.take(&bytes).await?;
         }
+        self.sizeless = None;
         Ok(())
     }
 
@@ -282,6 +340,11 @@ fn not_written(cause: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use gridlane_core::Url;
+    use gridlane_net::Dialer;
+    use gridlane_net::tls::Trust;
+    use gridlane_peer::Client;
+
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -290,5 +353,41 @@ mod tests {
         let feed = Feed::new(Output::File(full), Vec::new(), mpsc::unbounded_channel().0);
         let error = feed.push(LaneId(0), 0, b"bytes").await.unwrap_err();
         assert!(error.is_no_space() && !error.to_string().contains("it continues"), "{error}");
+    }
+
+    fn upload_of_unknown_size() -> Feed {
+        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(1));
+        let url = Url::parse_absolute("http://127.0.0.1:9/f").unwrap();
+        let (kind, patience) = (ChecksumKind::Adler32, Duration::from_secs(1));
+        let upload = Upload::new(&client, url, true, None, kind, patience, patience);
+        let feed = Feed::new(Output::Upload(Box::new(upload)), Vec::new(), mpsc::unbounded_channel().0);
+        assert_eq!(feed.set_window(REORDER_BYTES_MIN), None);
+        feed
+    }
+
+    #[tokio::test]
+    async fn uploads_whose_size_is_not_known_are_kept_one_at_a_time() {
+        let [first, second] = [(); 2].map(|()| upload_of_unknown_size());
+        let bytes = vec![0; REORDER_BYTES_MIN as usize];
+        let at = |number: u64| number * REORDER_BYTES_MIN;
+        for feed in [&first, &second] {
+            feed.push(LaneId(0), 0, &bytes).await.unwrap();
+        }
+        for number in 1..4 {
+            first.push(LaneId(number), at(number), &bytes).await.unwrap();
+        }
+        let both = async {
+            tokio::join!(second.push(LaneId(0), at(1), &bytes), second.push(LaneId(1), at(2), &bytes))
+        };
+        tokio::pin!(both);
+        tokio::select! {
+            biased;
+            _ = &mut both => panic!("the first one has the memory"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(first);
+        // Both lanes go on, though one of them alone was let.
+        let (one, other) = both.await;
+        assert!(one.is_ok() && other.is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! What a copy tells of itself: how far it is, how fast it was, what bound that has, and what limited it.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use gridlane_plan::{SourceId, SourcePath, SourceState, fluid_bound_s};
 use gridlane_sys::process::cpu_time;
@@ -20,6 +21,7 @@ impl Run<'_> {
         };
         let rate = self.meter.recent_bytes_per_s();
         let left = self.judge.size_bytes().map(|size| size.saturating_sub(done_bytes));
+        let ledger = self.target.ledger();
         let sources = (0..self.replicas.len()).map(|number| {
             let replica = &self.replicas[number];
             let planned = self.plan.source_report(SourceId(number as u32));
@@ -27,7 +29,7 @@ impl Run<'_> {
                 state: self.state_of(number),
                 rate_bytes_per_s: replica.meter.recent_bytes_per_s(),
                 round_trip: replica.round_trip,
-                bytes: self.target.ledger().bytes_of(number as u32),
+                bytes: ledger.bytes_of(number as u32),
                 lanes: planned.map_or(0, |report| report.lanes),
             }
         });
@@ -137,23 +139,82 @@ impl Run<'_> {
     }
 
     fn limited_by(&self, seconds: f64, fetched_bytes: u64, bound_s: Option<f64>) -> Limit {
-        let rate = fetched_bytes as f64 / seconds.max(1e-6);
-        let lanes = self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1);
-        if self.options.limit.as_ref().is_some_and(|limit| rate >= 0.9 * limit.bytes_per_s() as f64) {
+        let figures = Figures {
+            seconds,
+            fetched_bytes,
+            rate_max: self.options.limit.as_ref().map(|limit| limit.bytes_per_s() as f64),
+            lanes: self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1),
+            target_busy_s: self.target.busy_s(),
+            cpu: self.cpu.used(cpu_time()),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            bound_s,
+        };
+        figures.limited_by()
+    }
+}
+
+/// The facts that say what limited a copy.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    seconds: f64,
+    fetched_bytes: u64,
+    /// The limit of the rate that was asked for, in bytes per second.
+    rate_max: Option<f64>,
+    /// Sources that brought bytes.
+    lanes: usize,
+    /// Time that lanes spent writing, summed over them.
+    target_busy_s: f64,
+    /// CPU time of this copy alone, where that is known.
+    cpu: Option<Duration>,
+    cores: usize,
+    /// The least time that the copy can have taken over its paths.
+    bound_s: Option<f64>,
+}
+
+impl Figures {
+    fn limited_by(&self) -> Limit {
+        let Figures { seconds, lanes, cores, .. } = *self;
+        let rate = self.fetched_bytes as f64 / seconds.max(1e-6);
+        if self.rate_max.is_some_and(|rate_max| rate >= 0.9 * rate_max) {
             return Limit::Rate;
         }
-        if self.target.busy_s() / lanes as f64 >= MOSTLY * seconds {
+        if self.target_busy_s / lanes as f64 >= MOSTLY * seconds {
             return Limit::Target;
         }
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         // One lane keeps one core busy; several can keep all.
-        if cpu_time().as_secs_f64() >= MOSTLY * seconds * lanes.min(cores) as f64 && seconds > 0.1 {
+        let busy_s = MOSTLY * seconds * lanes.min(cores) as f64;
+        if self.cpu.is_some_and(|cpu| cpu.as_secs_f64() >= busy_s) && seconds > 0.1 {
             return Limit::Processor;
         }
-        match bound_s {
+        match self.bound_s {
             Some(bound_s) if bound_s >= 0.8 * seconds => Limit::Sources,
             Some(_) => Limit::Pauses,
             None => Limit::StartUp,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_the_limit_only_where_its_time_is_known_to_be_the_copys() {
+        let figures = Figures {
+            seconds: 10.0,
+            fetched_bytes: 1_000_000,
+            rate_max: None,
+            lanes: 1,
+            target_busy_s: 1.0,
+            cpu: Some(Duration::from_secs(9)),
+            cores: 4,
+            bound_s: Some(9.0),
+        };
+        assert_eq!(figures.limited_by(), Limit::Processor);
+        assert_eq!(Figures { cpu: None, ..figures }.limited_by(), Limit::Sources);
+        assert_eq!(Figures { cpu: None, bound_s: None, ..figures }.limited_by(), Limit::StartUp);
+        assert_eq!(Figures { lanes: 2, ..figures }.limited_by(), Limit::Sources, "two could use more");
+        assert_eq!(Figures { target_busy_s: 8.0, ..figures }.limited_by(), Limit::Target);
+        assert_eq!(Figures { rate_max: Some(100_000.0), ..figures }.limited_by(), Limit::Rate);
     }
 }

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
+use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, SOURCES_MAX};
 use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time};
 use gridlane_peer::Client;
 use gridlane_peer::descriptors::{Descriptors, RunningCopy};
 use gridlane_peer::http::Purpose;
-use gridlane_plan::judge::{Event as Heard, Judge, Terms};
+use gridlane_plan::judge::{Event as Heard, Judge, PieceHashes, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::Found as Earlier;
 use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_sys::process::cpu_time;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use crate::events::{Event, Observer, Report};
-use crate::governor::Place;
+use crate::governor::{PIECE_HELD_BYTES_MAX, Place};
 use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::links::FoundMetalink;
-use crate::meter::Meter;
+use crate::meter::{Meter, OwnCpu};
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
@@ -89,7 +90,7 @@ pub(crate) struct Run<'a> {
     pub(crate) notify: mpsc::UnboundedSender<Notice>,
     /// A lane has become ready since idle ones were last told to ask for the checksum.
     pub(crate) has_new_lanes: bool,
-    _counted: RunningCopy,
+    pub(crate) cpu: OwnCpu,
     /// No source can deliver what is missing.
     is_stuck: bool,
     /// The judge has nothing more to ask for.
@@ -180,9 +181,8 @@ impl<'a> Run<'a> {
             }
         };
         if let Sink::Ordered(_) = &sink {
-            let held_max = REORDER_BYTES_MAX / 2;
-            // Whole pieces are held back until they are right: a window must have room for two.
-            options.known.pieces = options.known.pieces.filter(|pieces| pieces.piece_bytes() <= held_max);
+            let is_held = |pieces: &PieceHashes| pieces.piece_bytes() <= PIECE_HELD_BYTES_MAX;
+            options.known.pieces = options.known.pieces.filter(is_held);
         }
         let is_local = |urls: &[gridlane_core::Url]| matches!(urls, [only] if only.scheme() == Scheme::File);
         let mut judge = Judge::new(Terms {
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
             notices,
             notify,
             has_new_lanes: false,
-            _counted: RunningCopy::begin(),
+            cpu: OwnCpu::begin(RunningCopy::begin(), cpu_time()),
             is_stuck: false,
             is_finished: false,
         };
@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
             lanes_fixed: streams.is_some(),
             lanes_near: if self.may_share_work() { lanes_near() } else { 1 },
             lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)).min(descriptors),
-            window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
+            window_bytes: self.place.window_bytes(),
             patience: self.options.patience,
             ..defaults
         };
@@ -444,6 +444,7 @@ impl<'a> Run<'a> {
             self.tell_slow();
         }
         self.place.moved(self.meter.total(), now);
+        self.resize_window();
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
         self.tell_judge(Heard::Tick);
@@ -451,6 +452,19 @@ impl<'a> Run<'a> {
         match waits && now.since(self.journaled_at) >= JOURNAL_INTERVAL {
             true => self.journal(),
             false => Ok(()),
+        }
+    }
+
+    /// Takes the window that the other copies of the process leave to a target in order.
+    fn resize_window(&mut self) {
+        self.place.resize_window(self.plan.ahead_bytes(), self.plan.waits_for_target());
+        let (Sink::Ordered(feed), Some(bytes)) = (&self.target.sink, self.place.window_bytes()) else {
+            return;
+        };
+        let now = self.pace.now();
+        self.plan.handle(now, plan::Event::Window { bytes });
+        if let Some(up_to_bytes) = feed.set_window(bytes) {
+            self.plan.handle(now, plan::Event::Released { up_to_bytes });
         }
     }
 

@@ -4,14 +4,14 @@
 //! their own.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use gridlane_core::limits::{CLIENT_DESCRIPTORS_KEPT, DESCRIPTORS_PER_COPY};
 use rustix::process::{Resource, getrlimit};
 
 /// Copies that are running in this process.
-static COPIES: AtomicUsize = AtomicUsize::new(0);
+static COPIES: Copies = Copies::new();
 
 /// Copies that may run in this process at the same time, as announced by callers that start several.
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
@@ -26,21 +26,60 @@ impl Drop for ExpectedCopies {
     }
 }
 
+/// The number of copies that are running, and of those that have begun, which together say if one of them is alone.
+#[derive(Debug)]
+pub struct Copies(AtomicU64);
+
+/// One more that has begun, above the number of those that are running.
+const BEGUN: u64 = 1 << 32;
+
+impl Copies {
+    /// None.
+    pub const fn new() -> Copies {
+        Copies(AtomicU64::new(0))
+    }
+
+    /// One more copy runs from now on.
+    pub fn begin(&'static self) -> RunningCopy {
+        let before = self.0.fetch_add(BEGUN + 1, Relaxed);
+        RunningCopy { copies: self, before }
+    }
+
+    fn running(&self) -> usize {
+        (self.0.load(Relaxed) % BEGUN) as usize
+    }
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies::new()
+    }
+}
+
 /// Counts one running copy until it is dropped.
 #[derive(Debug)]
-pub struct RunningCopy(());
+pub struct RunningCopy {
+    copies: &'static Copies,
+    /// The numbers just before it began.
+    before: u64,
+}
 
 impl RunningCopy {
-    /// One more copy runs from now on.
+    /// One more copy of this process runs from now on.
     pub fn begin() -> RunningCopy {
-        COPIES.fetch_add(1, Relaxed);
-        RunningCopy(())
+        COPIES.begin()
+    }
+
+    /// True if no other copy has run since this one began: what the process has used meanwhile is this copy's.
+    pub fn is_alone(&self) -> bool {
+        let was_alone = self.before.is_multiple_of(BEGUN);
+        was_alone && self.copies.0.load(Relaxed) / BEGUN == (self.before / BEGUN + 1) % BEGUN
     }
 }
 
 impl Drop for RunningCopy {
     fn drop(&mut self) {
-        COPIES.fetch_sub(1, Relaxed);
+        self.copies.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -87,7 +126,7 @@ impl Descriptors {
 
     /// Lanes of the copy that asks, beside the others that are running or may run before it ends.
     pub fn lanes_max(self) -> usize {
-        self.lanes_beside(COPIES.load(Relaxed).max(EXPECTED.load(Relaxed)))
+        self.lanes_beside(COPIES.running().max(EXPECTED.load(Relaxed)))
     }
 
     /// Lanes of each of so many copies: half of what the copies themselves leave, and no more than there is beside listings
@@ -103,6 +142,19 @@ impl Descriptors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_alone_when_no_other_ran_since_it_began() {
+        static COPIES: Copies = Copies::new();
+        let first = COPIES.begin();
+        assert!(first.is_alone());
+        let second = COPIES.begin();
+        assert!(!first.is_alone() && !second.is_alone());
+        drop(second);
+        assert!(!first.is_alone(), "another one ran meanwhile");
+        drop(first);
+        assert!(COPIES.begin().is_alone() && COPIES.running() == 0);
+    }
 
     /// Each asks for its lanes when it begins, and the others come later.
     #[test]

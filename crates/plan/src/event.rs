@@ -103,6 +103,12 @@ pub enum Event {
         /// The offset of the first byte it has not taken.
         up_to_bytes: u64,
     },
+    /// The window of a target written in order is another one: [`Settings::window_bytes`](crate::Settings::window_bytes). What
+    /// was asked for beyond a smaller one may still come.
+    Window {
+        /// Its size from now on.
+        bytes: u64,
+    },
     /// The lane cannot read because the target is slow, or can again.
     Blocked {
         /// Which lane.

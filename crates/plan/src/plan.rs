@@ -83,7 +83,11 @@ impl Plan {
         // What comes with every read must be cheap; all else may change which lanes are used.
         let is_frequent = matches!(
             event,
-            Event::Received { .. } | Event::Released { .. } | Event::Blocked { .. } | Event::RoundTrip { .. }
+            Event::Received { .. }
+                | Event::Released { .. }
+                | Event::Window { .. }
+                | Event::Blocked { .. }
+                | Event::RoundTrip { .. }
         );
         if !is_frequent {
             self.tend_at = Some(now);
@@ -137,6 +141,12 @@ impl Plan {
             Event::Released { up_to_bytes } => {
                 self.work.release(up_to_bytes);
                 self.progress_at = now;
+            }
+            Event::Window { bytes } => {
+                if let Some(window_bytes) = &mut self.settings.window_bytes {
+                    *window_bytes = bytes.max(1);
+                    self.work.resize_window(*window_bytes);
+                }
             }
             Event::Blocked { lane, blocked } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {

@@ -127,6 +127,14 @@ impl Plan {
         self.work.missing_bytes()
     }
 
+    /// Bytes behind those that a target written in order has taken which have come, or may still come since they were asked
+    /// for. A body that comes from its first byte on is none of them: it comes in order.
+    pub fn ahead_bytes(&self) -> u64 {
+        let lanes = self.lanes.values().filter(|lane| !self.is_sequential(lane.source));
+        let asked = lanes.flat_map(|lane| &lane.requests).map(|request| request.range.end());
+        self.work.ahead_bytes(asked.filter(|end| *end != u64::MAX).max().unwrap_or(0))
+    }
+
     /// Bytes that came and were there already: hedges that lost, and answers that were no longer waited for.
     pub fn extra_bytes(&self) -> u64 {
         self.extra_bytes
@@ -179,8 +187,8 @@ impl Plan {
         })
     }
 
-    /// Nothing can come because the target does not take what is there.
-    pub(crate) fn waits_for_target(&self) -> bool {
+    /// True if nothing can come because the target does not take what is there.
+    pub fn waits_for_target(&self) -> bool {
         self.work.waits_for_target() || self.lanes.values().any(|lane| lane.blocked_since.is_some())
     }
 }

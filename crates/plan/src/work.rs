@@ -202,6 +202,17 @@ impl Work {
         self.released_bytes = self.released_bytes.max(up_to_bytes);
     }
 
+    /// The window is so large from now on.
+    pub(crate) fn resize_window(&mut self, window_bytes: u64) {
+        self.window_bytes = Some(window_bytes);
+    }
+
+    /// Bytes from the first one that the target has not taken up to the last one that has come, or up to `asked`.
+    pub(crate) fn ahead_bytes(&self, asked: u64) -> u64 {
+        let came = self.done.iter().next_back().map_or(0, ByteRange::end);
+        came.max(asked).saturating_sub(self.released_bytes)
+    }
+
     /// No request may end behind this offset.
     pub(crate) fn window_end(&self) -> u64 {
         self.window_bytes.map_or(u64::MAX, |window| self.released_bytes.saturating_add(window.max(1)))
@@ -268,6 +279,19 @@ mod tests {
         assert!(work.waits_for_target());
         work.release(10);
         assert_eq!(work.next_for(A), Some(range(16, 26)));
+    }
+
+    #[test]
+    fn a_window_that_shrinks_lets_what_is_there_drain() {
+        let mut work = Work::new(Some(32));
+        work.set_size(100);
+        work.take(range(0, 32));
+        work.mark_done(range(8, 32));
+        work.resize_window(8);
+        assert_eq!((work.next_for(A), work.ahead_bytes(0), work.ahead_bytes(40)), (None, 32, 40));
+        work.mark_done(range(0, 8));
+        work.release(32);
+        assert_eq!((work.next_for(A), work.ahead_bytes(0)), (Some(range(32, 40)), 0));
     }
 
     #[test]

@@ -163,3 +163,18 @@ async fn a_lane_with_a_thread_of_its_own_can_be_ended_where_it_waits() {
     let (_silent, _) = listener.accept().await.unwrap();
     tokio::time::timeout(DEADLINE, end_all(vec![running], Duration::ZERO)).await.expect("it ends");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_ends_where_it_waits_when_its_copy_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/f", listener.local_addr().unwrap());
+    let (lane, _, mut heard) = lane_to(dir.path(), Url::parse_absolute(&url).unwrap(), b"x");
+    let (commands, orders) = unbounded_channel();
+    let running = lane.spawn(orders);
+    commands.send(Command::Request(ByteRange::new(0, 1))).unwrap();
+    let (_silent, _) = listener.accept().await.unwrap();
+    drop(running);
+    let is_lost = async { while !matches!(heard.recv().await, Some(Notice::Lost { .. })) {} };
+    tokio::time::timeout(DEADLINE, is_lost).await.expect("it ends");
+}

@@ -34,6 +34,9 @@ pub struct Ledger {
     claimed: RangeSet,
     /// Bytes of all pieces.
     committed_bytes: u64,
+    /// Bytes of the pieces of each sender that has some. Progress is told several times a second, and a file in many
+    /// pieces has too many to count them for it.
+    sent_bytes: BTreeMap<Sender, u64>,
     /// By offset; none overlap. Adjoining ones of one sender are one, up to [`LEDGER_PIECE_BYTES_MAX`]: without its bytes a
     /// piece cannot be cut, and what is lost of it is all of it.
     pieces: BTreeMap<u64, Piece>,
@@ -108,6 +111,7 @@ impl Ledger {
 
     fn add(&mut self, piece: Piece) {
         self.committed_bytes += piece.range.len();
+        *self.sent_bytes.entry(piece.sender).or_default() += piece.range.len();
         let mut piece = piece;
         if let Some((_, before)) = self.pieces.range(..piece.range.start()).next_back()
             && adjoin(before, &piece, self.boundary_bytes)
@@ -151,15 +155,24 @@ impl Ledger {
         let inside = self.pieces.range(within.start()..within.end());
         let bad: Vec<Piece> =
             inside.map(|(_, piece)| *piece).filter(|piece| is_bad(&self.verified, piece)).collect();
-        for Piece { range, .. } in &bad {
+        for Piece { range, sender, .. } in &bad {
             self.pieces.remove(&range.start());
             self.claimed.remove(*range);
             self.committed_bytes -= range.len();
+            if let Some(bytes) = self.sent_bytes.get_mut(sender) {
+                *bytes -= range.len();
+                if *bytes == 0 {
+                    self.sent_bytes.remove(sender);
+                }
+            }
             if let Some(boundary) = range.start().checked_div(self.boundary_bytes) {
                 *self.epochs.entry(boundary).or_default() += 1;
             }
         }
         self.unjournaled.retain(|piece| !is_bad(&self.verified, piece));
+        if !bad.is_empty() {
+            self.unjournaled_bytes = self.unjournaled.iter().map(|piece| piece.range.len()).sum();
+        }
         bad
     }
 
@@ -219,7 +232,7 @@ impl Ledger {
 
     /// Bytes that a sender contributed.
     pub fn bytes_of(&self, sender: Sender) -> u64 {
-        self.pieces.values().filter(|piece| piece.sender == sender).map(|piece| piece.range.len()).sum()
+        self.sent_bytes.get(&sender).copied().unwrap_or(0)
     }
 
     /// The sender of all of `range`; `None` when there is none, or several.
@@ -233,11 +246,8 @@ impl Ledger {
 
     /// Every contributor, smallest contribution first.
     pub fn senders(&self) -> Vec<Sender> {
-        let mut bytes: BTreeMap<Sender, u64> = BTreeMap::new();
-        for piece in self.pieces.values() {
-            *bytes.entry(piece.sender).or_default() += piece.range.len();
-        }
-        let mut senders: Vec<_> = bytes.into_iter().collect();
+        let mut senders: Vec<(Sender, u64)> =
+            self.sent_bytes.iter().map(|(&sender, &bytes)| (sender, bytes)).collect();
         senders.sort_by_key(|(sender, bytes)| (*bytes, *sender));
         senders.into_iter().map(|(sender, _)| sender).collect()
     }
@@ -373,6 +383,64 @@ mod tests {
             }
             prop_assert_eq!(ledger.unjournaled_bytes(), 0);
             prop_assert!(ledger.is_settled());
+        }
+    }
+
+    proptest! {
+        /// The totals are those of a look at every piece, after whatever was done.
+        #[test]
+        fn totals_are_those_of_all_pieces(
+            boundary_bytes in prop_oneof![Just(0_u64), Just(20), Just(50)],
+            steps in prop::collection::vec((0_u8..9, 0_u64..200, 1_u64..80, 0_u32..4), 0..80),
+        ) {
+            let object = object();
+            let mut ledger = Ledger::with_boundaries(boundary_bytes);
+            let mut forgotten: Vec<Piece> = Vec::new();
+            let mut claimed: Vec<Piece> = Vec::new();
+            for (what, start, len, sender) in steps {
+                let range = ByteRange::new(start, (start + len).min(200));
+                match what {
+                    0..3 => {
+                        // What is committed lies across no boundary.
+                        let step = if boundary_bytes == 0 { 200 } else { boundary_bytes };
+                        let end = range.end().min((range.start() / step + 1) * step);
+                        write(&mut ledger, ByteRange::new(range.start(), end), sender, &object);
+                    }
+                    3 if boundary_bytes == 0 => {
+                        let parts = ledger.claim(range, sender).into_iter();
+                        claimed.extend(parts.map(|range| Piece { range, adler32: 1, sender }));
+                    }
+                    4 => claimed.drain(..).for_each(|piece| ledger.commit(piece)),
+                    5 => forgotten.extend(ledger.forget(|own| own == sender)),
+                    6 => forgotten.retain(|piece| !ledger.regain(*piece)),
+                    7 => {
+                        ledger.refuse(BTreeSet::from([sender]));
+                        forgotten.extend(ledger.forget_refused());
+                        ledger.refuse(BTreeSet::new());
+                    }
+                    8 if boundary_bytes > 0 => {
+                        let at = range.start() - range.start() % boundary_bytes;
+                        let whole = ByteRange::at(at, boundary_bytes);
+                        match sender {
+                            0 => drop(ledger.verify(whole, ledger.epoch(at))),
+                            1 => drop(ledger.reject(whole, ledger.epoch(at))),
+                            _ => drop(ledger.lose(range)),
+                        }
+                    }
+                    8 => ledger.restore(Piece { range, adler32: 1, sender }),
+                    _ => drop(ledger.take_unjournaled()),
+                }
+                let mut bytes: BTreeMap<Sender, u64> = BTreeMap::new();
+                for piece in ledger.pieces() {
+                    *bytes.entry(piece.sender).or_default() += piece.range.len();
+                }
+                prop_assert_eq!(&ledger.sent_bytes, &bytes);
+                prop_assert_eq!(ledger.committed_bytes, bytes.values().sum::<u64>());
+                let unjournaled = ledger.unjournaled.iter().map(|piece| piece.range.len()).sum::<u64>();
+                prop_assert_eq!(ledger.unjournaled_bytes(), unjournaled);
+                let is_settled = ledger.claimed.iter().all(|range| ledger.is_committed(range));
+                prop_assert_eq!(ledger.is_settled(), is_settled);
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     /// Rate of a target that is written in order.
     pub(crate) target_rate: f64,
+    /// When the window of such a target becomes another one, and which.
+    pub(crate) windows: Vec<(f64, u64)>,
     pub(crate) give_up_s: f64,
     /// The kernel counts packets that come out of order.
     pub(crate) tells_losses: bool,
@@ -57,6 +59,7 @@ impl World {
             step_s: 0.002,
             settings: Settings::default(),
             target_rate: f64::INFINITY,
+            windows: Vec::new(),
             give_up_s: 600.0,
             tells_losses: true,
         }
@@ -132,6 +135,9 @@ struct Sim<'a> {
     claimed_by: Vec<RangeSet>,
     is_size_known: bool,
     released_bytes: f64,
+    window_bytes: Option<u64>,
+    /// Nothing behind it was asked for.
+    asked_end: u64,
     liars_found: Vec<bool>,
     extra_bytes: u64,
     requests: u64,
@@ -160,6 +166,8 @@ impl<'a> Sim<'a> {
             claimed_by: vec![RangeSet::new(); servers.len()],
             is_size_known: false,
             released_bytes: 0.0,
+            window_bytes: world.settings.window_bytes,
+            asked_end: 0,
             liars_found: vec![false; servers.len()],
             extra_bytes: 0,
             requests: 0,
@@ -179,6 +187,7 @@ impl<'a> Sim<'a> {
             self.deliver_pending();
             self.break_and_blame();
             self.release();
+            self.resize_window();
             self.obey();
         }
         let outcome = self.plan.outcome(self.now());
@@ -294,6 +303,7 @@ impl<'a> Sim<'a> {
     fn request(&mut self, id: LaneId, range: ByteRange) {
         self.requests += 1;
         self.check_request(id, range);
+        self.asked_end = self.asked_end.max(range.end());
         let now_s = self.now_s;
         let lane = self.lanes.get_mut(&id).expect("requests go to lanes that are open");
         if lane.requests.is_empty() {
@@ -323,8 +333,10 @@ impl<'a> Sim<'a> {
         if let Some(size_bytes) = size_bytes {
             assert!(range.end() <= size_bytes, "{range} is behind the end");
         }
-        if let Some(window) = self.world.settings.window_bytes {
-            assert!(range.end() <= self.released_bytes as u64 + window, "{range} leaves the window");
+        if let Some(window) = self.window_bytes {
+            // What was asked for under a larger window may be asked for a second time.
+            let end = self.asked_end.max(self.released_bytes as u64 + window);
+            assert!(range.end() <= end, "{range} leaves the window");
         }
         if server.ignores_ranges.is_some() && range.start() == 0 {
             return; // The whole object, of which some may be there.
@@ -630,6 +642,16 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// The window is the last one that was to come by now.
+    fn resize_window(&mut self) {
+        let due = self.world.windows.iter().filter(|(at_s, _)| *at_s <= self.now_s);
+        if let Some((_, bytes)) = due.max_by(|a, b| a.0.total_cmp(&b.0)).copied()
+            && self.window_bytes.replace(bytes) != Some(bytes)
+        {
+            self.tell(Event::Window { bytes });
+        }
+    }
+
     /// The time of the next event, if nothing flows.
     fn next_s(&self) -> f64 {
         let after_s = self.now_s + self.world.step_s;
@@ -640,6 +662,7 @@ impl<'a> Sim<'a> {
             [down, server.liar_found_at_s].into_iter().flatten()
         });
         let changes = self.servers.iter().flat_map(|server| server.rates.iter().map(|(at_s, _)| *at_s));
+        let changes = changes.chain(self.world.windows.iter().map(|(at_s, _)| *at_s));
         let deadline = self.plan.deadline().map(|at| at.since_origin().as_secs_f64());
         let first = match &self.court {
             Some(court) => court.there(ByteRange::new(0, u64::MAX)).first().copied(),
