@@ -56,7 +56,7 @@ struct Waiting {
 pub(crate) fn endpoints(sources: &[Url], target: &TargetSpec) -> Vec<Endpoint> {
     let target = match target {
         TargetSpec::Upload { url, .. } => Some(url),
-        TargetSpec::File { .. } | TargetSpec::Stream(_) => None,
+        TargetSpec::Anywhere(_) | TargetSpec::InOrder(_) => None,
     };
     let mut endpoints: Vec<Endpoint> = Vec::new();
     // What all bytes go through decides alone.
