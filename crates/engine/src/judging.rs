@@ -220,7 +220,7 @@ impl Run<'_> {
                 let hash = move |there: &OfTarget<'_>| {
                     hash_all(|into, offset| there.read_at(into, offset), size_bytes, kinds)
                 };
-                self.read_long(hash).await??
+                self.reading.read(self.target.anywhere(), hash).await??
             }
         };
         // What went out in order was hashed by what was known then.
@@ -236,7 +236,7 @@ impl Run<'_> {
 
     /// Reads the file where blocking is allowed.
     async fn read_back(&mut self, ticket: u64, what: ReadBack) -> Result<()> {
-        let answer = self.read_long(move |there| what.answer(there)).await?;
+        let answer = self.reading.read(self.target.anywhere(), move |there| what.answer(there)).await?;
         self.tell_judge(Heard::WasRead { ticket, answer });
         Ok(())
     }

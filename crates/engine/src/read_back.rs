@@ -17,8 +17,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::run::Run;
-
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// The bytes of a target.
@@ -74,20 +72,19 @@ pub(crate) fn matching(there: &OfTarget<'_>, done: &[JournaledRange]) -> Vec<Jou
     done.iter().filter(has_it).copied().collect()
 }
 
-/// A thread that reads the target.
-pub(crate) struct Reading {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
+/// The thread that reads a target, if one does.
+#[derive(Default)]
+pub(crate) struct Reading(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
-impl Run<'_> {
-    /// Reads of the target as much as `read` likes, on a thread for that: what takes long waits for others like it at the
-    /// device, and keeps no short operation from its turn.
-    pub(crate) async fn read_long<T: Send + 'static>(
+impl Reading {
+    /// Reads of a target as much as `read` likes, on a thread for that: what takes long waits for others like it at the device, and
+    /// keeps no short operation from its turn.
+    pub(crate) async fn read<T: Send + 'static>(
         &mut self,
+        target: Option<&Arc<dyn Target>>,
         read: impl FnOnce(&OfTarget<'_>) -> T + Send + 'static,
     ) -> Result<T> {
-        let Some(target) = self.target.anywhere().cloned() else {
+        let Some(target) = target.cloned() else {
             return Err(Error::new(ErrorKind::Other, "what was written in order cannot be read back"));
         };
         let turn = target.turns().digests().take(budget::current(), 1).await;
@@ -99,17 +96,50 @@ impl Run<'_> {
             drop((target, turn));
             let _ = tell.send(outcome);
         });
-        self.reading = Some(Reading { stop, thread });
+        self.0 = Some((stop, thread));
         let outcome = told.await;
-        self.reading = None;
+        self.0 = None;
         outcome.map_err(|_| Error::new(ErrorKind::Other, "reading the partial file back failed"))
     }
 
-    /// Ends what reads the target still, of a copy that is given up. It ends by itself where the device takes longer.
-    pub(crate) async fn end_reading(&mut self, patience: Duration) {
-        if let Some(Reading { stop, thread }) = self.reading.take() {
+    /// Ends what reads still, of a copy that is given up. It ends by itself where the device takes longer.
+    pub(crate) async fn end(&mut self, patience: Duration) {
+        if let Some((stop, thread)) = self.0.take() {
             stop.store(true, Relaxed);
             let _ = timeout(patience, thread).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use gridlane_store::partial::PartialFile;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_stopped_while_it_reads_lets_go_of_the_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || PartialFile::open(&dir.path().join("f"), &Default::default()).map(|(target, _)| target);
+        let target: Arc<dyn Target> = Arc::new(open().unwrap());
+        target.write_at(b"bytes", 0).unwrap();
+        let (mut reading, (begun, has_begun)) = (Reading::default(), channel());
+        let read = move |there: &OfTarget<'_>| {
+            // For as long as it can.
+            while there.read_range(ByteRange::new(0, 5), |_| {}).is_ok() {
+                let _ = begun.send(());
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = reading.read(Some(&target), read) => panic!("it never ends by itself"),
+            () = async { tokio::task::block_in_place(|| has_begun.recv().unwrap()) } => {}
+        }
+        drop(target);
+        assert!(open().is_err(), "it is being read");
+        reading.end(Duration::from_secs(60)).await;
+        assert!(open().is_ok());
     }
 }

@@ -180,7 +180,7 @@ impl Run<'_> {
         let survey = move |there: &OfTarget<'_>| {
             target.pieces().map(|pieces| pieces.survey(there, &claims)).unwrap_or_default()
         };
-        self.read_long(survey).await
+        self.reading.read(self.target.anywhere(), survey).await
     }
 
     /// Uses the pieces of a partial file without a journal that are right. `false`: there are none.
@@ -219,7 +219,8 @@ impl Run<'_> {
         let checked = match self.target.pieces() {
             Some(_) => self.survey(done).await?,
             None => {
-                let parts = self.read_long(move |there| matching(there, &done)).await?;
+                let parts =
+                    self.reading.read(self.target.anywhere(), move |there| matching(there, &done)).await?;
                 Surveyed { parts, right: Vec::new() }
             }
         };

@@ -98,7 +98,7 @@ pub(crate) struct Run<'a> {
     /// The judge has nothing more to ask for.
     pub(crate) is_finished: bool,
     /// Under way while the copy may be stopped.
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Reading,
 }
 
 /// Runs a copy once; see [`copy`](crate::copy). Says as well whether it failed because no source could deliver.
@@ -268,7 +268,7 @@ impl<'a> Run<'a> {
             _counted: RunningCopy::begin(),
             is_stuck: false,
             is_finished: false,
-            reading: None,
+            reading: Reading::default(),
         };
         (run, found)
     }
@@ -508,7 +508,7 @@ impl<'a> Run<'a> {
         // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,
         // the first failure is still the one to report: a full disk fails both.
         let _ = self.close_lanes(patience).await;
-        self.end_reading(patience).await;
+        self.reading.end(patience).await;
         // What a lane was writing while its source turned out to be wrong is not to be continued.
         self.target.ledger().forget_refused();
         // A device that hangs keeps what it has: nothing waits for a turn at it any more.

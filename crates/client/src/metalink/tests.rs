@@ -117,13 +117,13 @@ fn names_stay_below_the_target() {
         assert!(target.is_err(), "{last}: {target:?}");
     }
     let mut missing = read(&file_text("a/b")).unwrap();
-    let error = missing.remove(0).resolve("missing/", Naming::OneOfSeveral, dir.path(), false).unwrap_err();
+    let error = missing.remove(0).resolve("missing/", Naming::OneOfSeveral, dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     std::os::unix::fs::symlink("/tmp", dir.path().join("link")).unwrap();
     assert_eq!(resolve("link/f").unwrap_err().kind(), ErrorKind::Precondition);
     // A name that a person gave is taken whatever the metalink says.
     let bad = "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"../f\">\
         <url>https://b.example/f</url></file></metalink>";
-    let target = read(bad).unwrap().remove(0).resolve("mine", Naming::Only, dir.path(), false).unwrap();
+    let target = read(bad).unwrap().remove(0).resolve("mine", Naming::Only, dir.path()).unwrap();
     assert_eq!(target.name, below("mine"));
 }
