@@ -356,7 +356,7 @@ mod tests {
         let (release, wait) = mpsc::channel::<()>();
         let hung = std::thread::spawn({
             let turns = Arc::clone(&turns);
-            move || turns.brief_now(BriefKind::Write).map(|brief| brief.run(|| drop(wait.recv())))
+            move || turns.brief_now(BriefKind::Write).map(|brief| brief.run(|| wait.recv()))
         });
         while turns.brief_now(BriefKind::Write).is_some() {
             tokio::task::yield_now().await;
