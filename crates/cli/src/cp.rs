@@ -77,7 +77,6 @@ fn options(args: &CpArgs) -> Options {
         limit: args.limit_rate.map(RateLimit::new),
         patience: given.unwrap_or(usual.patience),
         upload_answer_max: given.unwrap_or(usual.upload_answer_max),
-        journal_keys: gridlane_client::journal_keys(),
         ..usual
     }
 }
@@ -102,6 +101,7 @@ async fn one(args: &CpArgs, client: Client, lasting: Option<Lasting>, output: &O
         target: args.paths.target.clone(),
         current_dir: current_dir()?,
         options: options(args),
+        journal_keys: gridlane_client::journal_keys(),
         existing: existing(args),
         preserve_times: args.preserve == Some(Preserve::Times),
         dry_run: args.dry_run,

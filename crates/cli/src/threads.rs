@@ -29,14 +29,17 @@ pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.enable_all().thread_stack_size(STACK_BYTES);
     if may_be == wanted + OTHERS {
-        return builder.worker_threads(wanted).build().map_err(|cause| none(&cause.to_string()));
+        let blocking = gridlane_client::bound_devices(None);
+        builder.worker_threads(wanted).max_blocking_threads(blocking);
+        return builder.build().map_err(|cause| none(&cause.to_string()));
     }
     // One for connections, and one for what blocks.
     if may_be < 2 {
         return Err(none("a limit is reached"));
     }
     let workers = wanted.min(may_be - 1);
-    builder.worker_threads(workers).max_blocking_threads(may_be - workers).thread_keep_alive(KEPT);
+    let blocking = gridlane_client::bound_devices(Some(may_be - workers));
+    builder.worker_threads(workers).max_blocking_threads(blocking).thread_keep_alive(KEPT);
     let runtime = builder.build().map_err(|cause| none(&cause.to_string()))?;
     gridlane_engine::threads_are_few();
     // It begins now, and stays: later there may be no room for it.

@@ -14,11 +14,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use gridlane_client::{bound_devices, file_target};
 use gridlane_core::Url;
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
+use gridlane_store::journal_key::JournalKeys;
 use gridlane_sys::process::cpu_time;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -102,9 +104,9 @@ fn target(directory: &Path, number: usize) -> (TargetSpec, Option<PathBuf>) {
     match number % 2 {
         0 => {
             let path = directory.join(format!("f{number}"));
-            (TargetSpec::File { path: path.clone(), overwrite: true }, Some(path))
+            (file_target(path.clone(), true, JournalKeys::default()), Some(path))
         }
-        _ => (TargetSpec::Stream(File::options().write(true).open("/dev/null").unwrap()), None),
+        _ => (TargetSpec::pipe(File::options().write(true).open("/dev/null").unwrap()), None),
     }
 }
 
@@ -180,7 +182,9 @@ fn a_thousand_copies_in_one_process() {
             kept.push(connection);
         }
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).max_blocking_threads(bound_devices(None)).enable_all();
+    let runtime = builder.build().unwrap();
     let ends = Arc::new(AtomicBool::new(false));
     runtime.block_on(async {
         let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(60));
@@ -224,9 +228,9 @@ fn a_thousand_copies_in_one_process() {
             most.resident_bytes >> 20
         );
         eprintln!("{said}");
-        // Wide of what is measured (0.95, 30 threads, 60 MiB, 25 ms), for a machine that does other things as well.
+        // Wide of what is measured (0.95, 60 MiB, 25 ms), for a machine that does other things as well; threads are bounded.
         assert!(few_s >= 0.5 * many_s, "{said}");
-        assert!(most.threads <= 48 && most.resident_bytes <= 384 << 20, "{said}");
+        assert!(most.threads <= 32 && most.resident_bytes <= 384 << 20, "{said}");
         // Less than what one lane may take that is stuck, and waited for.
         assert!(last < Duration::from_secs(2), "{said}");
     });

@@ -19,8 +19,9 @@ use std::sync::OnceLock;
 
 use gridlane_core::limits::{FIRST_CONTACT_MAX, SOURCES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
-use gridlane_engine::{Event, FoundMetalink, JournalKeys, Known, Observer, Options, Report};
+use gridlane_engine::{Event, FoundMetalink, Known, Observer, Options, Report};
 use gridlane_peer::Client;
+use gridlane_store::journal_key::JournalKeys;
 
 use crate::credentials::{Lasting, LastingWatch};
 use crate::metalink::{Described, Naming, describe, describe_found, is_directory};
@@ -44,6 +45,8 @@ pub struct CopyRequest {
     pub current_dir: PathBuf,
     /// For every file.
     pub options: Options,
+    /// The place of the key that makes journals of partial files the user's own. Without one nothing is left to go on with.
+    pub journal_keys: JournalKeys,
     /// The rule about targets that exist.
     pub existing: Existing,
     /// Targets get the time of the last change of their source.
@@ -172,12 +175,12 @@ impl Copies {
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
         let Planned { sources, target, known, notes, stop_at_metalink } = file;
-        let Destination { spec, name, is_resumable } = target;
+        let Destination { goal, name, is_resumable } = target;
         let urls: Vec<String> = sources.iter().map(|url| url.to_string()).collect();
         observer.event(&CopyEvent::Turn { sources: &urls, target: &name });
         notes.iter().for_each(|note| observer.event(&CopyEvent::Note(note)));
         let rules = self.rules();
-        let mut file = FileCopy { sources, target: spec, facts: FileFacts::default(), rules };
+        let mut file = FileCopy { sources, target: goal, facts: FileFacts::default(), rules };
         let action = match file.decide(&self.client).await {
             Ok(action) => action,
             Err(error) => {
@@ -199,9 +202,9 @@ impl Copies {
             return Ended::Well;
         }
         let options = Options { known, stop_at_metalink, ..self.request.options.clone() };
-        let keys = options.journal_keys.clone();
+        let keys = &self.request.journal_keys;
         let mut told = Told { observer, watch };
-        let (outcome, time) = file.run(options, self.client.clone(), &mut told, stop).await;
+        let (outcome, time) = file.run(options, keys, self.client.clone(), &mut told, stop).await;
         if let TimeKept::No(error) = &time {
             observer.event(&CopyEvent::TimeLost(error));
         }
@@ -210,7 +213,7 @@ impl Copies {
         }
         let error = outcome.result.as_ref().err();
         let kept =
-            error.filter(|_| is_resumable).map_or(Kept::Nothing, |error| kept(error, &outcome.report, &keys));
+            error.filter(|_| is_resumable).map_or(Kept::Nothing, |error| kept(error, &outcome.report, keys));
         observer.event(&CopyEvent::Ended { report: &outcome.report, error, kept: &kept });
         outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
     }
@@ -254,7 +257,7 @@ impl Copies {
     /// The file that was asked for, as it stands.
     fn plain(&self, stop_at_metalink: bool) -> Result<Planned> {
         let CopyRequest { target, current_dir, sources, .. } = &self.request;
-        let target = resolve(target, self.source(), current_dir, self.rules().replaces())?;
+        let target = resolve(target, self.source(), current_dir)?;
         let (known, notes) = (Known::default(), Vec::new());
         Ok(Planned { sources: sources.clone(), target, known, notes, stop_at_metalink })
     }
@@ -281,7 +284,7 @@ impl Copies {
             _ => Naming::OneOfSeveral,
         };
         let plan = |file: Described| {
-            let target = file.resolve(target, naming, current_dir, self.rules().replaces())?;
+            let target = file.resolve(target, naming, current_dir)?;
             let Described { known, notes, .. } = file;
             let sources = file.sources.into_iter().chain(sources[1..].iter().cloned()).collect();
             Ok(Planned { sources, target, known, notes, stop_at_metalink: false })

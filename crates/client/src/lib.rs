@@ -18,6 +18,7 @@ mod namespace;
 mod root;
 mod session;
 mod target;
+mod threads;
 mod tree;
 mod tree_path;
 mod walk;
@@ -41,6 +42,8 @@ pub use listing::{Lister, Listing};
 pub use location::Location;
 pub use namespace::{make_directory, remove_tree, rename, space};
 pub use session::{Session, connect, quiet_session, session, unsent};
+pub use target::file_target;
+pub use threads::bound_devices;
 pub use tree::*;
 pub use tree_path::TreePath;
 pub use walk::{Walk, WalkObserver, failure_of, walk};
@@ -78,7 +81,7 @@ pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<
     let nowhere = nowhere.map_err(|cause| Error::local_io("cannot open /dev/null", &cause))?;
     let spec = CopySpec {
         sources: vec![url.clone()],
-        target: TargetSpec::Stream(nowhere),
+        target: TargetSpec::pipe(nowhere),
         options: Options { checksum: Some((kind, None)), ..Options::default() },
     };
     let outcome = copy(spec, client.clone(), &mut Unwatched, std::future::pending()).await;
@@ -91,7 +94,7 @@ pub async fn cat(client: &Client, url: &Url, output: File) -> Result<()> {
     refuse_directory(url)?;
     let spec = CopySpec {
         sources: vec![url.clone()],
-        target: TargetSpec::Stream(output),
+        target: TargetSpec::pipe(output),
         options: Options::default(),
     };
     copy(spec, client.clone(), &mut Unwatched, std::future::pending()).await.result

@@ -54,21 +54,15 @@ impl Described {
     ///
     /// Directories of a name are made for [`Naming::OneOfSeveral`], below local targets. No part of a name that a
     /// metalink chooses may begin with a dot ([`judge_chosen`](gridlane_core::name::judge_chosen)).
-    pub(crate) fn resolve(
-        &self,
-        text: &str,
-        naming: Naming<'_>,
-        current_dir: &Path,
-        overwrite: bool,
-    ) -> Result<Destination> {
+    pub(crate) fn resolve(&self, text: &str, naming: Naming<'_>, current_dir: &Path) -> Result<Destination> {
         let Some(first) = self.sources.first() else {
             return Err(Error::new(ErrorKind::Usage, "a file without a source has no target"));
         };
         if !is_directory(text, current_dir) {
-            return resolve(text, first, current_dir, overwrite);
+            return resolve(text, first, current_dir);
         }
         if let Naming::Own(url) = naming {
-            return resolve(text, url, current_dir, overwrite);
+            return resolve(text, url, current_dir);
         }
         let chosen = self.chosen_name(first).and_then(|name| name.chosen().cloned());
         let name = chosen.map_err(|fault| {
@@ -85,13 +79,13 @@ impl Described {
         };
         match Url::parse(text, current_dir)?.to_path() {
             // Says that it is missing.
-            Some(root) if !root.is_dir() => resolve(text, &named(name.last())?, current_dir, overwrite),
+            Some(root) if !root.is_dir() => resolve(text, &named(name.last())?, current_dir),
             Some(root) => {
                 let dir = make_below(&root, parents.into_iter().rev())?;
                 let text = dir.to_str().map(str::to_owned).ok_or_else(|| not_text(&dir))?;
-                resolve(&text, &named(name.last())?, current_dir, overwrite)
+                resolve(&text, &named(name.last())?, current_dir)
             }
-            None if parents.is_empty() => resolve(text, &named(name.last())?, current_dir, overwrite),
+            None if parents.is_empty() => resolve(text, &named(name.last())?, current_dir),
             None => {
                 let message = format!("{name} is in a directory, which is not made on a server");
                 Err(Error::new(ErrorKind::Unsupported, message).hint("name the target file"))

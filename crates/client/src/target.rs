@@ -1,35 +1,93 @@
-//! What a person means by a destination.
+//! Destinations: what a person means by one, and the engine's target for it.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, name};
-use gridlane_engine::TargetSpec;
+use gridlane_engine::{Place, TargetSpec};
+use gridlane_share::turns::BriefKind;
+use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::links::refuse_planted;
+use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_store::{Expectation, turns_of_names};
 use percent_encoding::percent_decode_str;
 
 /// A destination that has been looked at.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// For the engine.
-    pub spec: TargetSpec,
+    /// The place itself.
+    pub goal: Goal,
     /// For messages.
     pub name: String,
     /// True if a stopped copy to it can be continued.
     pub is_resumable: bool,
 }
 
+/// The place where a file goes.
+#[derive(Debug)]
+pub(crate) enum Goal {
+    /// A regular file of this machine, visible when complete. Its directory is there when the copy begins.
+    File(PathBuf),
+    /// What takes bytes in order: a pipe, a device, standard output.
+    Stream(File),
+    /// A file of a server.
+    Upload(Url),
+}
+
+impl Goal {
+    /// What has this URL.
+    pub(crate) fn at(url: &Url) -> Goal {
+        match url.to_path() {
+            Some(path) => Goal::File(path),
+            None => Goal::Upload(url.clone()),
+        }
+    }
+
+    /// The target for the engine. An existing file is replaced if it `overwrite`s; a server is told when the file was
+    /// `modified`.
+    pub(crate) fn spec(
+        self,
+        overwrite: bool,
+        modified: Option<SystemTime>,
+        keys: &JournalKeys,
+    ) -> TargetSpec {
+        match self {
+            Goal::File(path) => file_target(path, overwrite, keys.clone()),
+            Goal::Stream(file) => TargetSpec::pipe(file),
+            Goal::Upload(url) => TargetSpec::Upload { url, overwrite, modified },
+        }
+    }
+}
+
+/// A file of this machine as a target of the engine: opened when the copy begins, with what an earlier copy has left beside it,
+/// and visible when it is complete. An existing one is replaced if it `overwrite`s.
+pub fn file_target(path: PathBuf, overwrite: bool, keys: JournalKeys) -> TargetSpec {
+    let open = move || {
+        if !overwrite && path.symlink_metadata().is_ok() {
+            // Perhaps an earlier run was killed when all was there.
+            sweep(&path);
+            return Err(exists(&path));
+        }
+        let (target, found) = PartialFile::open(&path, &keys)?;
+        let expectation = if overwrite { Expectation::Anything } else { Expectation::Absent };
+        Ok(Place { target: Arc::new(target), found, completion: expectation.into() })
+    };
+    TargetSpec::Anywhere(Box::pin(async move { turns_of_names().brief(BriefKind::Other).await.run(open) }))
+}
+
 /// Turns what was typed into a target for a file from `source`.
 ///
 /// `-` is standard output. A directory, or a name that ends in a slash, gets the source's name. What
 /// exists and is neither a regular file nor a directory is written to directly.
-pub(crate) fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+pub(crate) fn resolve(text: &str, source: &Url, current_dir: &Path) -> Result<Destination> {
     if text == "-" {
         let stdout = std::io::stdout();
         let file = own(&stdout)?;
-        let spec = TargetSpec::Stream(file);
-        return Ok(Destination { spec, name: "standard output".into(), is_resumable: false });
+        let goal = Goal::Stream(file);
+        return Ok(Destination { goal, name: "standard output".into(), is_resumable: false });
     }
     let url = Url::parse(text, current_dir)?;
     let Some(path) = url.to_path() else {
@@ -38,11 +96,7 @@ pub(crate) fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: b
             false => url,
         };
         let name = url.to_string();
-        return Ok(Destination {
-            spec: TargetSpec::Upload { url, overwrite, modified: None },
-            name,
-            is_resumable: false,
-        });
+        return Ok(Destination { goal: Goal::Upload(url), name, is_resumable: false });
     };
     let path = match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => path.join(plain_name(source)?),
@@ -62,9 +116,9 @@ pub(crate) fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: b
             refuse_planted(&path, &meta)?;
             let file = File::options().write(true).open(&path);
             let file = file.map_err(|cause| Error::local_io(format!("cannot open {name}"), &cause))?;
-            Ok(Destination { spec: TargetSpec::Stream(file), name, is_resumable: false })
+            Ok(Destination { goal: Goal::Stream(file), name, is_resumable: false })
         }
-        _ => Ok(Destination { spec: TargetSpec::File { path, overwrite }, name, is_resumable: true }),
+        _ => Ok(Destination { goal: Goal::File(path), name, is_resumable: true }),
     }
 }
 
@@ -100,7 +154,7 @@ mod tests {
     use super::*;
 
     fn resolved(text: &str, source: &str, dir: &Path) -> Result<Destination> {
-        resolve(text, &Url::parse(source, dir).unwrap(), dir, false)
+        resolve(text, &Url::parse(source, dir).unwrap(), dir)
     }
 
     #[test]
@@ -108,14 +162,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for text in [".", "./", dir.path().to_str().unwrap()] {
             let found = resolved(text, "http://h/a/b%20c", dir.path()).unwrap();
-            let TargetSpec::File { path, .. } = found.spec else { panic!("{text}") };
+            let Goal::File(path) = found.goal else { panic!("{text}") };
             assert_eq!(path.file_name().unwrap(), "b c");
         }
         let found = resolved("http://h/up/", "/x/a%b", dir.path()).unwrap();
-        let TargetSpec::Upload { url, .. } = found.spec else { panic!() };
+        let Goal::Upload(url) = found.goal else { panic!() };
         assert_eq!(url.as_str(), "http://h/up/a%25b");
         let found = resolved("root://h//up%/", "http://g/a%20%25", dir.path()).unwrap();
-        let TargetSpec::Upload { url, .. } = found.spec else { panic!() };
+        let Goal::Upload(url) = found.goal else { panic!() };
         assert_eq!(url.typed(), "root://h//up%/a %");
     }
 
@@ -144,10 +198,10 @@ mod tests {
     fn devices_are_written_directly() {
         let dir = tempfile::tempdir().unwrap();
         let found = resolved("/dev/null", "http://h/a", dir.path()).unwrap();
-        assert!(matches!(found.spec, TargetSpec::Stream(_)));
+        assert!(matches!(found.goal, Goal::Stream(_)));
         assert!(!found.is_resumable);
         let found = resolved("-", "http://h/a", dir.path()).unwrap();
-        assert!(matches!(found.spec, TargetSpec::Stream(_)));
+        assert!(matches!(found.goal, Goal::Stream(_)));
         let error = resolved("missing/", "http://h/a", dir.path()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }

@@ -261,6 +261,20 @@ pub const CHAIN_JUDGED_MAX_S: i64 = 60;
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Threads that one device may hold: operations that hang, and checksums on demand.
 pub const DEVICE_THREADS_MAX: usize = DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX;
+/// The same of a process that only copies: no disk is faster with more, and the threads of a thousand copies stay few.
+pub const CLIENT_DISK_OPERATIONS_MAX: usize = 16;
+/// Devices of which each may hold so many threads, and [`DIGESTS_RUNNING_MAX`]: that of a source, that of a target, one more.
+pub const CLIENT_DEVICES_MAX: usize = 3;
+/// Lanes of a process that may have a thread of their own at the same time. They spare a copy from one near source a switch;
+/// where there are many copies, others use that processor.
+pub const LANE_THREADS_MAX: usize = 4;
+/// Threads of such a process beside those: names that are looked up, and what takes over from a thread that begins to wait.
+pub const CLIENT_BLOCKING_THREADS_SPARE: usize = 8;
+/// Threads for work that blocks of such a process.
+pub const CLIENT_BLOCKING_THREADS_MAX: usize = CLIENT_DEVICES_MAX
+    * (CLIENT_DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX)
+    + LANE_THREADS_MAX
+    + CLIENT_BLOCKING_THREADS_SPARE;
 /// Devices of which each may hold as many threads as that. Where a server has more of them, they share these.
 pub const DEVICES_MAX: usize = 16;
 /// Threads of a server beside those that serve connections and those that devices may hold: passwords, the counting of
@@ -615,6 +629,8 @@ const _: () = {
     // The side that waits for a request closes later than the one that would send one.
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
+    // A process with any number of copies to one device: 32 threads, five of which serve connections and look up names.
+    assert!(CLIENT_DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX + LANE_THREADS_MAX + 5 <= 32);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
     assert!(DEVICE_THREADS_MAX < BLOCKING_THREADS_MAX / 4 * 3);
     assert!(2 * BLOCKING_THREADS_KEPT < BLOCKING_THREADS_SPARE);

@@ -80,7 +80,7 @@ pub(crate) fn same(target: &TargetSpec) -> Option<TargetSpec> {
         TargetSpec::Upload { url, overwrite, modified } => {
             Some(TargetSpec::Upload { url: url.clone(), overwrite: *overwrite, modified: *modified })
         }
-        TargetSpec::File { .. } | TargetSpec::Stream(_) => None,
+        TargetSpec::Anywhere(_) | TargetSpec::InOrder(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! where that brings no answer.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use gridlane_core::limits::{DIGEST_PAUSES, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWN
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_peer::{Client, http};
+use gridlane_share::budget;
+use gridlane_store::turns_of;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::StatFlags;
@@ -286,7 +289,7 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
 }
 
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
-    let (file, identity) = crate::lane::open_file(&source.url)?;
+    let (file, identity) = crate::lane::open_file(&source.url).await?;
     let checksum = match kind {
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
@@ -294,37 +297,40 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
     Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
 }
 
-/// The checksum of the first `size_bytes` of a file, computed on a thread that may block.
-pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Result<Checksum> {
-    let found = hash_file_all(file, size_bytes, vec![kind]).await?;
+/// The checksum of the first `size_bytes` of a file, computed on a thread that may block, when there is a turn for that at its
+/// device.
+async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Result<Checksum> {
+    let turn = turns_of(&file).digests().take(budget::current(), 1).await;
+    let hash = move || {
+        let _turn = turn;
+        hash_all(|into, offset| file.read_at(into, offset), size_bytes, vec![kind])
+    };
+    let found = match tokio::task::spawn_blocking(hash).await {
+        Ok(outcome) => outcome?,
+        Err(cause) => return Err(Error::new(ErrorKind::Other, format!("hashing failed: {cause}"))),
+    };
     found.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Other, "hashing brought nothing"))
 }
 
-/// Checksums of the first `size_bytes` of a file, one of each kind, from reading it once.
-pub(crate) async fn hash_file_all(
-    file: File,
+/// Checksums of the first `size_bytes` of what `read` reads, one of each kind, from reading it once.
+pub(crate) fn hash_all(
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     size_bytes: u64,
     kinds: Vec<ChecksumKind>,
 ) -> Result<Vec<Checksum>> {
-    let hash = move || {
-        let mut hashers: Vec<Hasher> = kinds.into_iter().map(Hasher::new).collect();
-        let mut buf = AlignedBuf::new(IO_BYTES);
-        let mut at = 0;
-        while at < size_bytes {
-            let room = (size_bytes - at).min(IO_BYTES as u64) as usize;
-            match file.read_at(&mut buf[..room], at) {
-                Ok(0) => break,
-                Ok(count) => {
-                    hashers.iter_mut().for_each(|hasher| hasher.update(&buf[..count]));
-                    at += count as u64;
-                }
-                Err(cause) => return Err(Error::local_io("cannot read the file back", &cause)),
+    let mut hashers: Vec<Hasher> = kinds.into_iter().map(Hasher::new).collect();
+    let mut buf = AlignedBuf::new(IO_BYTES);
+    let mut at = 0;
+    while at < size_bytes {
+        let room = (size_bytes - at).min(IO_BYTES as u64) as usize;
+        match read(&mut buf[..room], at) {
+            Ok(0) => break,
+            Ok(count) => {
+                hashers.iter_mut().for_each(|hasher| hasher.update(&buf[..count]));
+                at += count as u64;
             }
+            Err(cause) => return Err(Error::local_io("cannot read the file back", &cause)),
         }
-        Ok(hashers.into_iter().map(Hasher::finish).collect())
-    };
-    match tokio::task::spawn_blocking(hash).await {
-        Ok(outcome) => outcome,
-        Err(cause) => Err(Error::new(ErrorKind::Other, format!("hashing failed: {cause}"))),
     }
+    Ok(hashers.into_iter().map(Hasher::finish).collect())
 }

@@ -59,7 +59,7 @@ impl Run<'_> {
         let of_kind = unstated.map(|kind| format!(" of type {}", kind.name())).unwrap_or_default();
         let message =
             format!("nothing tells whether the bytes are right: no source states a checksum{of_kind}");
-        let hint = match self.target.partial() {
+        let hint = match self.target.anywhere() {
             Some(_) => Hint::StateChecksum,
             None => "do not use what was written".into(),
         };

@@ -75,7 +75,7 @@ struct Waiting {
 pub(crate) fn endpoints(sources: &[Url], target: &TargetSpec) -> Vec<Endpoint> {
     let target = match target {
         TargetSpec::Upload { url, .. } => Some(url),
-        TargetSpec::File { .. } | TargetSpec::Stream(_) => None,
+        TargetSpec::Anywhere(_) | TargetSpec::InOrder(_) => None,
     };
     let mut endpoints: Vec<Endpoint> = Vec::new();
     // What all bytes go through decides alone.
@@ -91,7 +91,7 @@ pub(crate) fn endpoints(sources: &[Url], target: &TargetSpec) -> Vec<Endpoint> {
 /// The least window of a copy whose target takes bytes in order: whole pieces are held back until they are right, and the window
 /// has room for one. `None`: the target takes them in any order.
 pub(crate) fn least_window(target: &TargetSpec, pieces: Option<&PieceHashes>) -> Option<u64> {
-    let is_in_order = matches!(target, TargetSpec::Upload { .. } | TargetSpec::Stream(_));
+    let is_in_order = matches!(target, TargetSpec::Upload { .. } | TargetSpec::InOrder(_));
     let piece_bytes = pieces.map(PieceHashes::piece_bytes).filter(|bytes| *bytes <= PIECE_HELD_BYTES_MAX);
     is_in_order.then(|| piece_bytes.unwrap_or(0).max(REORDER_BYTES_MIN))
 }

@@ -3,11 +3,13 @@
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_plan as plan;
 use gridlane_plan::judge::{Action, Event as Heard, ReadBack, Scene};
+use gridlane_store::Target;
 
-use crate::digests::{self, hash_file_all};
+use crate::digests::{self, hash_all};
 use crate::events::{Event, State};
 use crate::findings::wrong_pieces;
-use crate::read_back::OfFile;
+use crate::output::add_checksums;
+use crate::read_back::OfTarget;
 use crate::replica::Replica;
 use crate::run::{LANE_END_MAX, Run};
 use crate::source::Source;
@@ -60,7 +62,7 @@ impl Run<'_> {
         match action {
             Action::Plan(event) => self.plan.handle(now, event),
             Action::Agree { size_bytes } => self.agree(size_bytes).await?,
-            Action::Settled(checksum) => self.journal_digest(&checksum)?,
+            Action::Settled(checksum) => self.journal_digest(&checksum).await?,
             Action::Stop { source, why } => {
                 let error = self.why(source, &why);
                 self.observer.event(&Event::Source { source, state: State::Dead, error: Some(&error) });
@@ -103,7 +105,7 @@ impl Run<'_> {
                 self.observer.event(&Event::Mismatch { found, expected, believed: &believed });
             }
             Action::ComparePieces => {
-                tokio::task::block_in_place(|| self.target.check_rest())?;
+                self.target.in_turn(|_| self.target.check_rest()).await.unwrap_or(Ok(()))?;
                 self.tell_judge(Heard::PiecesCompared);
             }
             Action::Hash { ticket, kinds } => {
@@ -114,10 +116,8 @@ impl Run<'_> {
             Action::ReadBack { ticket, what } => self.read_back(ticket, what).await?,
             Action::LookAtFile => {
                 let size_bytes = self.judge.size_bytes().unwrap_or(0);
-                let is_doubtful = match self.target.partial() {
-                    Some(partial) => tokio::task::block_in_place(|| partial.is_doubtful(size_bytes))?,
-                    None => false,
-                };
+                let looked = self.target.in_turn(|target| target.is_doubtful(size_bytes)).await;
+                let is_doubtful = looked.unwrap_or(Ok(false))?;
                 self.tell_judge(Heard::Looked { is_doubtful, took: self.pace.elapsed() });
             }
             Action::CloseLanes => {
@@ -130,9 +130,7 @@ impl Run<'_> {
             }
             Action::Restart => {
                 self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
-                if let Some(partial) = self.target.partial() {
-                    partial.restart()?;
-                }
+                self.target.briefly(|target| target.restart()).await.unwrap_or(Ok(()))?;
                 self.journal_begun = false;
                 self.journal_base = 0;
                 self.target.agree(None);
@@ -152,9 +150,9 @@ impl Run<'_> {
         self.observer.event(&Event::Started { size_bytes });
         match &self.target.sink {
             Sink::Ordered(feed) => feed.size(size_bytes).await?,
-            Sink::Partial(_) => {
-                self.check_space()?;
-                self.begin_journal()?;
+            Sink::Anywhere(_) => {
+                self.check_space().await?;
+                self.begin_journal().await?;
             }
         }
         Ok(())
@@ -168,13 +166,13 @@ impl Run<'_> {
             self.judge.give_up_bytes();
             return self.is_metalink(source);
         }
-        self.journal_source(source)?;
+        self.journal_source(source).await?;
         let before = self.judge.size_bytes();
         self.tell_judge(Heard::Identified { source, size_bytes });
         self.obey_judge().await?;
         let is_alive = self.replicas[source].dead.is_none();
         match before {
-            Some(_) if before == size_bytes && is_alive => self.check_space(),
+            Some(_) if before == size_bytes && is_alive => self.check_space().await,
             None if self.judge.size_bytes().is_some() => self.go_on_with_metalink(),
             _ => Ok(()),
         }
@@ -182,16 +180,19 @@ impl Run<'_> {
 
     /// Fails early when the file cannot fit. A single source's word is not enough for that while others have
     /// not answered: it may be the one that is wrong.
-    fn check_space(&self) -> Result<()> {
-        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.judge.size_bytes()) else {
-            return Ok(());
-        };
+    async fn check_space(&self) -> Result<()> {
+        let Some(size_bytes) = self.judge.size_bytes() else { return Ok(()) };
         let is_silent = |replica: &Replica| replica.dead.is_none() && replica.source.identity().is_none();
-        let missing = size_bytes.saturating_sub(partial.allocated_bytes());
-        if self.replicas.iter().any(is_silent) || partial.free_bytes().is_none_or(|free| free >= missing) {
+        if self.replicas.iter().any(is_silent) {
             return Ok(());
         }
-        let message = format!("no space for {missing} more bytes beside {}", partial.target().display());
+        let look = |target: &dyn Target| {
+            let missing = size_bytes.saturating_sub(target.allocated_bytes());
+            let has_room = target.free_bytes().is_none_or(|free| free >= missing);
+            (!has_room).then(|| (missing, target.name()))
+        };
+        let Some((missing, name)) = self.target.briefly(look).await.flatten() else { return Ok(()) };
+        let message = format!("no space for {missing} more bytes beside {name}");
         let hint = "free some space, then run the same command: it continues";
         Err(Error::new(ErrorKind::LocalIo, message).no_space().hint(hint))
     }
@@ -207,17 +208,19 @@ impl Run<'_> {
     }
 
     /// The checksums that the bytes have of these kinds, as far as they can be computed.
-    async fn hash(&self, kinds: &[ChecksumKind]) -> Result<Vec<Checksum>> {
+    async fn hash(&mut self, kinds: &[ChecksumKind]) -> Result<Vec<Checksum>> {
         let size_bytes = self.judge.size_bytes().unwrap_or(0);
         let others: Vec<ChecksumKind> =
             kinds.iter().copied().filter(|kind| *kind != ChecksumKind::Adler32).collect();
         let mut hashed = match &self.target.sink {
             _ if others.is_empty() => Vec::new(),
             Sink::Ordered(feed) => feed.hashes().await,
-            Sink::Partial(partial) => {
-                let file = partial.file().try_clone();
-                let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
-                hash_file_all(file, size_bytes, others.clone()).await?
+            Sink::Anywhere(_) => {
+                let kinds = others.clone();
+                let hash = move |there: &OfTarget<'_>| {
+                    hash_all(|into, offset| there.read_at(into, offset), size_bytes, kinds)
+                };
+                self.reading.read(self.target.anywhere(), hash).await??
             }
         };
         // What went out in order was hashed by what was known then.
@@ -233,14 +236,7 @@ impl Run<'_> {
 
     /// Reads the file where blocking is allowed.
     async fn read_back(&mut self, ticket: u64, what: ReadBack) -> Result<()> {
-        let Some(partial) = self.target.partial() else {
-            return Err(Error::new(ErrorKind::Other, "what was written in order cannot be read back"));
-        };
-        let file = partial.file().try_clone();
-        let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
-        let answer = tokio::task::spawn_blocking(move || what.answer(&OfFile(&file))).await;
-        let answer =
-            answer.map_err(|cause| Error::new(ErrorKind::Other, format!("reading back failed: {cause}")))?;
+        let answer = self.reading.read(self.target.anywhere(), move |there| what.answer(there)).await?;
         self.tell_judge(Heard::WasRead { ticket, answer });
         Ok(())
     }
@@ -251,7 +247,9 @@ impl Run<'_> {
     pub(crate) async fn finish(&mut self) -> Result<()> {
         let mut said = None;
         if let Sink::Ordered(feed) = &self.target.sink {
-            said = feed.finish().await?;
+            let mut checksums = feed.hashes().await;
+            checksums.extend(self.own_checksums());
+            said = feed.finish(&checksums).await?;
         }
         if let Some(url) = self.upload_url.clone() {
             self.check_upload(&url, said).await?;
@@ -259,11 +257,13 @@ impl Run<'_> {
                 return Err(self.take_back(&url).await);
             }
         }
-        match self.target.partial() {
+        match self.completion.take() {
             // Its lanes are closed.
-            Some(partial) => {
+            Some(mut completion) => {
+                add_checksums(&mut completion, &self.own_checksums());
                 let size_bytes = self.judge.size_bytes().unwrap_or(0);
-                tokio::task::block_in_place(|| partial.commit(size_bytes, self.overwrite))?;
+                let commit = |target: &dyn Target| target.commit(size_bytes, &completion).map(drop);
+                self.target.in_turn(commit).await.unwrap_or(Ok(()))?;
             }
             None => self.close_lanes(LANE_END_MAX).await?,
         }
@@ -271,6 +271,13 @@ impl Run<'_> {
             self.observer.event(&Event::Verified { checksum, basis: self.judge.verified() });
         }
         Ok(())
+    }
+
+    /// Checksums of all bytes that are known without reading them.
+    fn own_checksums(&self) -> Vec<Checksum> {
+        let size_bytes = self.judge.size_bytes().unwrap_or(0);
+        let sum = self.target.ledger().adler32(size_bytes).map(Checksum::adler32);
+        self.judge.checksum().cloned().into_iter().chain(sum).collect()
     }
 
     /// The server's own word about what was uploaded counts, not ours; it may have `said` it already.

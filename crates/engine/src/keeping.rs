@@ -1,6 +1,7 @@
-//! What the journal is told: which object, which sources, which checksum, which bytes.
+//! The journal is told which object this is, which sources, which checksum, which bytes.
 
 use gridlane_core::{Checksum, Result};
+use gridlane_store::Target;
 use gridlane_store::journal::Record;
 
 use crate::events::Event;
@@ -14,66 +15,67 @@ impl Run<'_> {
         self.observer.event(&Event::Started { size_bytes });
     }
 
-    pub(crate) fn begin_journal(&mut self) -> Result<()> {
-        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.judge.size_bytes()) else {
+    pub(crate) async fn begin_journal(&mut self) -> Result<()> {
+        let (Some(_), Some(size_bytes)) = (self.target.anywhere(), self.judge.size_bytes()) else {
             return Ok(());
         };
         if self.journal_base == 0 {
-            partial.record(&[Record::object(size_bytes)])?;
+            self.record(&[Record::object(size_bytes)]).await?;
         }
         self.journal_begun = true;
         for source in 0..self.replicas.len() {
             if self.replicas[source].source.identity().is_some() {
-                self.journal_source(source)?;
+                self.journal_source(source).await?;
             }
         }
         // The checksum may have been agreed before the size was.
         match self.judge.agreed() {
-            Some(checksum) => self.journal_digest(&checksum),
+            Some(checksum) => self.journal_digest(&checksum).await,
             None => Ok(()),
         }
     }
 
     /// Tells the journal which version a source has.
-    pub(crate) fn journal_source(&self, source: usize) -> Result<()> {
+    pub(crate) async fn journal_source(&self, source: usize) -> Result<()> {
         let source = &self.replicas[source].source;
-        match (self.target.partial(), source.identity()) {
-            (Some(partial), Some(identity)) if self.journal_begun => partial.record(&[Record::Source {
-                id: self.journal_base.saturating_add(source.number),
-                url: source.journal_name(),
-                validator: identity.validator,
-            }]),
-            _ => Ok(()),
-        }
+        let Some(identity) = source.identity().filter(|_| self.journal_begun) else { return Ok(()) };
+        let (id, url) = (self.journal_base.saturating_add(source.number), source.journal_name());
+        self.record(&[Record::Source { id, url, validator: identity.validator }]).await
     }
 
     /// Tells the journal the agreed checksum.
-    pub(crate) fn journal_digest(&self, checksum: &Checksum) -> Result<()> {
-        match self.target.partial() {
-            Some(partial) if self.journal_begun => {
-                partial.record(&[Record::Digest { value: checksum.to_string() }])
-            }
-            _ => Ok(()),
+    pub(crate) async fn journal_digest(&self, checksum: &Checksum) -> Result<()> {
+        match self.journal_begun {
+            true => self.record(&[Record::Digest { value: checksum.to_string() }]).await,
+            false => Ok(()),
         }
     }
 
     /// Tells the journal which bytes have been written since the last time.
-    pub(crate) fn journal(&mut self) -> Result<()> {
+    pub(crate) async fn journal(&mut self) -> Result<()> {
         self.journaled_at = self.pace.now();
-        let Some(partial) = self.target.partial().filter(|_| self.journal_begun) else {
+        if !self.journal_begun {
             self.target.ledger().take_unjournaled();
             return Ok(());
+        }
+        let record = |target: &dyn Target| {
+            // Not before there is leave to write them: a copy that is stopped while it waits loses none.
+            let pieces = self.target.ledger().take_unjournaled();
+            let records: Vec<Record> = pieces
+                .iter()
+                .map(|piece| Record::Done {
+                    offset: piece.range.start(),
+                    len: piece.range.len(),
+                    adler32: piece.adler32,
+                    source: self.journal_base.saturating_add(piece.sender),
+                })
+                .collect();
+            target.record(&records)
         };
-        let pieces = self.target.ledger().take_unjournaled();
-        let records: Vec<Record> = pieces
-            .iter()
-            .map(|piece| Record::Done {
-                offset: piece.range.start(),
-                len: piece.range.len(),
-                adler32: piece.adler32,
-                source: self.journal_base.saturating_add(piece.sender),
-            })
-            .collect();
-        partial.record(&records)
+        self.target.briefly(record).await.unwrap_or(Ok(()))
+    }
+
+    async fn record(&self, records: &[Record]) -> Result<()> {
+        self.target.briefly(|target| target.record(records)).await.unwrap_or(Ok(()))
     }
 }

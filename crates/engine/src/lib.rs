@@ -19,6 +19,10 @@
 //!
 //! Small files, of which there are many, do without most of this: [`small`].
 //!
+//! A target is a [`gridlane_store::Target`] that takes bytes at any place, with a journal of what it has, or an [`Output`]
+//! that takes them in order. Whatever may wait for a device has one of its turns then (`target`, `read_back`), so that one that
+//! hangs holds up no copy to another.
+//!
 //! The connections themselves, and what a server may be shown of a user, are those of `gridlane_peer`.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
@@ -41,6 +45,7 @@ mod meter;
 mod notice;
 mod notices;
 mod ordered;
+mod output;
 mod pace;
 mod pieces;
 mod read_back;
@@ -63,15 +68,14 @@ use governor::Governor;
 use gridlane_core::{Boxed, ErrorKind, Time};
 use gridlane_peer::Client;
 
-pub use digests::hash_file;
 pub use events::{Event, Limit, Observer, Report, Snapshot, State};
 pub use lane::threads_are_few;
 pub use links::FoundMetalink;
+pub use output::{Manner, Output, Pipe, Stored, Waits};
 pub use pace::RateLimit;
-pub use spec::{CopySpec, Options, Outcome, TargetSpec};
+pub use spec::{CopySpec, Options, Outcome, Place, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
-pub use gridlane_store::journal_key::JournalKeys;
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
 ///

@@ -1,13 +1,10 @@
-//! Targets that take bytes in order: a pipe, a device, standard output, an upload.
+//! Targets that take bytes in order, in front of an [`Output`]: a pipe, a device, standard output, an upload.
 //!
 //! Lanes bring pieces in any order. The lane that brings the next one writes it itself, with everything
 //! behind it that waits; a piece that is early is kept. So with one source bytes go from the lane's
 //! buffer to the target without a hand-over. What waits is bounded by the plan's window.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -18,7 +15,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::notice::Notice;
-use crate::upload::Upload;
+use crate::output::{Manner, Output, Waits};
 use gridlane_plan::LaneId;
 
 /// Waiting longer than this, for one's turn to write or for a server to take bytes, is told to the plan.
@@ -30,21 +27,11 @@ const RELEASE_PARTS: u64 = 16;
 const RELEASE_BYTES_MIN: u64 = REORDER_BYTES_MIN / 4;
 /// Uploads of this process whose size no source tells, and of which more than a window is kept until one does: one at a time.
 static SIZELESS: Semaphore = Semaphore::const_new(1);
-/// Device number of /dev/null on Linux (Documentation/admin-guide/devices.txt): it never makes one wait.
-const NULL_DEVICE: (u32, u32) = (1, 3);
-
-/// Where the bytes end up.
-pub(crate) enum Output {
-    File(File),
-    Upload(Box<Upload>),
-}
 
 /// The lanes' side.
 pub(crate) struct Feed {
     drain: Mutex<Drain>,
-    /// Whether a write may wait for somebody: the reader of a pipe, a server.
-    may_wait: bool,
-    leaves_traces: bool,
+    manner: Manner,
     /// The plan asks for nothing that is further ahead.
     window_bytes: AtomicU64,
     /// Lanes that wait until they may keep more than a window need not wait any more.
@@ -53,8 +40,10 @@ pub(crate) struct Feed {
 }
 
 struct Drain {
-    output: Output,
-    may_wait: bool,
+    output: Box<dyn Output>,
+    manner: Manner,
+    /// The output was told the size.
+    is_begun: bool,
     hashers: Vec<Hasher>,
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
@@ -72,18 +61,16 @@ struct Drain {
 
 impl Feed {
     /// What is written is hashed by each of `hashers`.
-    pub(crate) fn new(output: Output, hashers: Vec<Hasher>, notices: mpsc::UnboundedSender<Notice>) -> Feed {
-        let may_wait = match &output {
-            Output::Upload(_) => true,
-            Output::File(file) => file.metadata().map_or(true, |meta| {
-                let device = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-                !(meta.is_file() || meta.file_type().is_char_device() && device == NULL_DEVICE)
-            }),
-        };
-        let leaves_traces = matches!(&output, Output::Upload(upload) if upload.leaves_traces());
+    pub(crate) fn new(
+        output: Box<dyn Output>,
+        hashers: Vec<Hasher>,
+        notices: mpsc::UnboundedSender<Notice>,
+    ) -> Feed {
+        let manner = output.manner();
         let drain = Drain {
             output,
-            may_wait,
+            manner,
+            is_begun: false,
             hashers,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
@@ -95,7 +82,7 @@ impl Feed {
         };
         let window_bytes = AtomicU64::new(REORDER_BYTES_MAX);
         let (drain, goes_on) = (Mutex::new(drain), Notify::new());
-        Feed { drain, may_wait, leaves_traces, window_bytes, goes_on, notices }
+        Feed { drain, manner, window_bytes, goes_on, notices }
     }
 
     /// Notes the window of the plan. Returns how far the target is, when that is news under it.
@@ -138,11 +125,11 @@ impl Feed {
         if drain.next != offset {
             return drain.keep(offset, bytes);
         }
-        // The target may be slower than the sources: silence of this lane is nobody's fault then.
-        let outcome = match (self.may_wait, drain.is_upload()) {
-            (false, _) => drain.write(bytes).await,
-            (true, false) => self.blocked(lane, drain.write(bytes)).await,
-            (true, true) => {
+        // The target may be slower than the sources: silence of this lane is no fault of its source then.
+        let outcome = match self.manner.waits {
+            Waits::Never => drain.write(bytes).await,
+            Waits::Blocks => self.blocked(lane, drain.write(bytes)).await,
+            Waits::Sometimes => {
                 let write = drain.write(bytes);
                 tokio::pin!(write);
                 // Telling costs a wake-up, and mostly there is room: as with one's turn, patience first.
@@ -206,25 +193,24 @@ impl Feed {
         self.drain.lock().await.hashers.iter().cloned().map(Hasher::finish).collect()
     }
 
-    /// Writes what was held back and ends. An upload's server may say which checksum it has now.
-    pub(crate) async fn finish(&self) -> Result<Option<Checksum>> {
+    /// Writes what was held back and ends, with these checksums of all bytes. An upload's server may say which checksum it has
+    /// now.
+    pub(crate) async fn finish(&self, checksums: &[Checksum]) -> Result<Option<Checksum>> {
         let mut drain = self.drain.lock().await;
         if Some(drain.next) != drain.size_bytes {
             return Err(Error::new(ErrorKind::Other, "the target was finished before its last byte"));
         }
-        drain.finish().await
+        drain.finish(checksums).await
     }
 
     /// Whether the target has to be [abandoned](Feed::abandon) when it is not finished.
     pub(crate) fn leaves_traces(&self) -> bool {
-        self.leaves_traces
+        self.manner.leaves_traces
     }
 
     /// Sees to it that nothing of an upload stays. Lanes must have ended.
     pub(crate) async fn abandon(&self) {
-        if let Output::Upload(upload) = &mut self.drain.lock().await.output {
-            upload.abandon().await;
-        }
+        self.drain.lock().await.output.abandon().await;
     }
 
     /// The copy may be over: then nobody listens, and that is fine.
@@ -236,7 +222,7 @@ impl Feed {
 impl Drain {
     /// Writes the next bytes, and what waits behind them.
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.is_upload() && self.size_bytes.is_none() {
+        if self.manner.is_sized && self.size_bytes.is_none() {
             return self.keep(self.next, bytes);
         }
         self.take(bytes).await?;
@@ -256,7 +242,7 @@ impl Drain {
 
     /// Bytes that wait for the size of an upload, with so many more; 0 when it is known.
     fn waits_for_size(&self, more_bytes: u64) -> u64 {
-        match self.is_upload() && self.size_bytes.is_none() {
+        match self.manner.is_sized && self.size_bytes.is_none() {
             true => self.waiting_bytes + more_bytes,
             false => 0,
         }
@@ -278,9 +264,7 @@ impl Drain {
 
     /// Writes what waits and is next.
     async fn advance(&mut self) -> Result<()> {
-        if let (Output::Upload(upload), Some(size_bytes)) = (&mut self.output, self.size_bytes) {
-            upload.begin(size_bytes).await?;
-        }
+        self.begin().await?;
         while let Some(bytes) = self.waiting.remove(&self.next) {
             self.waiting_bytes -= bytes.len() as u64;
             self.take(&bytes).await?;
@@ -292,49 +276,31 @@ impl Drain {
     async fn take(&mut self, bytes: &[u8]) -> Result<()> {
         self.next += bytes.len() as u64;
         self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
-        match &mut self.output {
-            Output::Upload(_) if Some(self.next) == self.size_bytes => {
-                self.held = Some(bytes.into());
-                Ok(())
-            }
-            Output::Upload(upload) => upload.write(bytes).await,
-            Output::File(file) => {
-                let written = match self.may_wait {
-                    true => tokio::task::block_in_place(|| file.write_all(bytes)),
-                    false => file.write_all(bytes),
-                };
-                written.map_err(|cause| not_written(&cause))
-            }
+        if self.manner.is_sized && Some(self.next) == self.size_bytes {
+            self.held = Some(bytes.into());
+            return Ok(());
+        }
+        match self.output.write_nowait(bytes) {
+            Some(written) => written,
+            None => self.output.write(bytes).await,
         }
     }
 
-    async fn finish(&mut self) -> Result<Option<Checksum>> {
-        match &mut self.output {
-            Output::File(file) => {
-                file.flush().map_err(|cause| not_written(&cause))?;
-                Ok(None)
-            }
-            Output::Upload(upload) => {
-                upload.begin(self.size_bytes.unwrap_or(0)).await?;
-                if let Some(bytes) = self.held.take() {
-                    upload.write(&bytes).await?;
-                }
-                upload.finish().await
-            }
+    /// Tells the output the size, once that is known.
+    async fn begin(&mut self) -> Result<()> {
+        if let Some(size_bytes) = self.size_bytes.filter(|_| !self.is_begun) {
+            self.output.begin(size_bytes).await?;
+            self.is_begun = true;
         }
+        Ok(())
     }
 
-    fn is_upload(&self) -> bool {
-        matches!(self.output, Output::Upload(_))
-    }
-}
-
-/// What was written in order cannot be gone on with, as a file could.
-fn not_written(cause: &std::io::Error) -> Error {
-    let error = Error::local_io("cannot write to the target", cause);
-    match error.is_no_space() {
-        true => error.hint("free some space, then begin anew: what was written is not all of it"),
-        false => error,
+    async fn finish(&mut self, checksums: &[Checksum]) -> Result<Option<Checksum>> {
+        self.begin().await?;
+        if let Some(bytes) = self.held.take() {
+            self.output.write(&bytes).await?;
+        }
+        self.output.finish(checksums).await
     }
 }
 
@@ -344,13 +310,16 @@ mod tests {
     use gridlane_net::Dialer;
     use gridlane_net::tls::Trust;
     use gridlane_peer::Client;
+    use std::fs::File;
 
     use super::*;
+    use crate::output::Pipe;
+    use crate::upload::Upload;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_full_target_in_order_is_not_said_to_go_on() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let feed = Feed::new(Output::File(full), Vec::new(), mpsc::unbounded_channel().0);
+        let feed = Feed::new(Box::new(Pipe::new(full)), Vec::new(), mpsc::unbounded_channel().0);
         let error = feed.push(LaneId(0), 0, b"bytes").await.unwrap_err();
         assert!(error.is_no_space() && !error.to_string().contains("it continues"), "{error}");
     }
@@ -360,7 +329,7 @@ mod tests {
         let url = Url::parse_absolute("http://127.0.0.1:9/f").unwrap();
         let (kind, patience) = (ChecksumKind::Adler32, Duration::from_secs(1));
         let upload = Upload::new(&client, url, true, None, kind, patience, patience);
-        let feed = Feed::new(Output::Upload(Box::new(upload)), Vec::new(), mpsc::unbounded_channel().0);
+        let feed = Feed::new(Box::new(upload), Vec::new(), mpsc::unbounded_channel().0);
         assert_eq!(feed.set_window(REORDER_BYTES_MIN), None);
         feed
     }

@@ -10,15 +10,15 @@
 //! never be named.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, Hasher, RangeSet, Result};
 use gridlane_plan::judge::{Piece, PieceHashes, Sender, adler32_of};
+use gridlane_store::Target;
 use gridlane_store::journal::JournaledRange;
 
-use crate::read_back::{OfFile, matching, read_range};
+use crate::read_back::{OfTarget, matching};
 
 /// What comparing a piece brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,15 +108,16 @@ impl Pieces {
         self.state().kept.remove(&index)
     }
 
-    /// The checksum of a piece of a file. Reads what has not been hashed since `epoch`.
-    pub(crate) fn hash_in_file(&self, index: u64, file: &File, epoch: u64) -> Result<Checksum> {
+    /// The checksum of a piece that is at the target. Reads what has not been hashed since `epoch`.
+    pub(crate) fn hash_in_file(&self, index: u64, target: &dyn Target, epoch: u64) -> Result<Checksum> {
         let range = self.hashes.range(index);
         let begun = self.state().begun.remove(&index).filter(|begun| begun.epoch == epoch);
         let begun = begun.map(|begun| (begun.hasher, begun.next));
         let (mut hasher, next) = begun.unwrap_or((Hasher::new(self.hashes.kind()), range.start()));
         if next < range.end() {
             let rest = ByteRange::new(next, range.end());
-            read_range(file, rest, |bytes| hasher.update(bytes))
+            OfTarget::of(target)
+                .read_range(rest, |bytes| hasher.update(bytes))
                 .map_err(|cause| Error::local_io("cannot read a piece back", &cause))?;
         }
         Ok(hasher.finish())
@@ -155,9 +156,9 @@ impl Pieces {
         Some(liars.into_iter().collect())
     }
 
-    /// Looks in the file of an earlier run for what it claims to have: the pieces that are right, and of those
+    /// Looks in what an earlier run has left for what it claims to have: the pieces that are right, and of those
     /// that are incomplete the parts that still are as they were written. The senders are the journal's.
-    pub(crate) fn survey(&self, file: &File, claims: &[JournaledRange]) -> Surveyed {
+    pub(crate) fn survey(&self, there: &OfTarget<'_>, claims: &[JournaledRange]) -> Surveyed {
         let claimed: RangeSet = claims.iter().map(|claim| claim.range).collect();
         let mut found = Surveyed::default();
         let mut incomplete = RangeSet::new();
@@ -168,7 +169,7 @@ impl Pieces {
                 continue;
             }
             let mut hasher = Hasher::new(self.hashes.kind());
-            let Some(adler32) = adler32_of(&OfFile(file), range, |bytes| hasher.update(bytes)) else {
+            let Some(adler32) = adler32_of(there, range, |bytes| hasher.update(bytes)) else {
                 continue;
             };
             if self.hashes.is_right(index, &hasher.finish()) {
@@ -179,9 +180,9 @@ impl Pieces {
         }
         let touches = |claim: &&JournaledRange| !incomplete.intersection(claim.range).is_empty();
         let touching: Vec<JournaledRange> = claims.iter().filter(touches).copied().collect();
-        for claim in matching(file, &touching) {
+        for claim in matching(there, &touching) {
             for part in self.hashes.cut(claim.range).filter(|part| incomplete.contains(*part)) {
-                if let Some(adler32) = adler32_of(&OfFile(file), part, |_| {}) {
+                if let Some(adler32) = adler32_of(there, part, |_| {}) {
                     found.parts.push(JournaledRange { range: part, adler32, ..claim });
                 }
             }
@@ -206,7 +207,7 @@ pub(crate) struct Surveyed {
 
 /// Where the bytes of a piece are.
 pub(crate) enum PieceBytes<'a> {
-    InFile(&'a File),
+    InFile(&'a dyn Target),
     InMemory { bytes: &'a [u8], offset: u64 },
 }
 
@@ -215,7 +216,9 @@ impl PieceBytes<'_> {
     fn hashed(&self, range: ByteRange) -> Option<(u32, Checksum)> {
         let mut hasher = Hasher::new(ChecksumKind::Sha256);
         let adler32 = match self {
-            PieceBytes::InFile(file) => adler32_of(&OfFile(file), range, |bytes| hasher.update(bytes))?,
+            PieceBytes::InFile(target) => {
+                adler32_of(&OfTarget::of(*target), range, |bytes| hasher.update(bytes))?
+            }
             PieceBytes::InMemory { bytes, offset } => {
                 let from = (range.start() - offset) as usize;
                 let bytes = bytes.get(from..from + range.len() as usize)?;
@@ -231,6 +234,7 @@ impl PieceBytes<'_> {
 mod tests {
     use super::*;
     use gridlane_core::checksum::adler32;
+    use gridlane_store::partial::PartialFile;
 
     const PIECE: u64 = 100;
 
@@ -248,10 +252,11 @@ mod tests {
         Pieces::new(PieceHashes::new(object.len() as u64, PIECE, hashes).unwrap())
     }
 
-    fn file(bytes: &[u8]) -> File {
-        use std::io::Write as _;
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(bytes).unwrap();
+    /// A target that has these bytes.
+    fn file(bytes: &[u8]) -> PartialFile {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, _) = PartialFile::open(&dir.path().join("f"), &Default::default()).unwrap();
+        file.write_at(bytes, 0).unwrap();
         file
     }
 
@@ -345,7 +350,7 @@ mod tests {
             }),
             source: 7,
         };
-        let found = pieces.survey(&file(&written), &[claim(0, 210), claim(225, 240)]);
+        let found = pieces.survey(&OfTarget::of(&file(&written)), &[claim(0, 210), claim(225, 240)]);
         let ranges = |found: &[JournaledRange]| found.iter().map(|one| one.range).collect::<Vec<_>>();
         assert_eq!(ranges(&found.right), [ByteRange::new(0, 100)]);
         assert_eq!(ranges(&found.parts), [ByteRange::new(200, 210)]);

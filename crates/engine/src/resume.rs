@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::digests::{self, Word};
 use crate::events::Event;
 use crate::pieces::Surveyed;
-use crate::read_back::matching;
+use crate::read_back::{OfTarget, matching};
 use crate::run::Run;
 
 impl Run<'_> {
@@ -45,11 +45,8 @@ impl Run<'_> {
                 Err(why) => Some(why),
             },
         };
-        if let Some(partial) = self.target.partial()
-            && self.judge.size_bytes().is_none()
-            && self.judge.resumed_bytes() == 0
-        {
-            partial.restart()?;
+        if self.judge.size_bytes().is_none() && self.judge.resumed_bytes() == 0 {
+            self.target.briefly(|target| target.restart()).await.unwrap_or(Ok(()))?;
         }
         let (resumed_bytes, dropped) = (self.judge.resumed_bytes(), dropped.as_deref());
         self.observer.event(&Event::Plan { resumed_bytes, dropped });
@@ -178,33 +175,27 @@ impl Run<'_> {
     }
 
     /// Checks what the earlier run claims to have against the checksums of the pieces.
-    async fn survey(&self, claims: Vec<JournaledRange>) -> Result<Surveyed> {
-        let Some(partial) = self.target.partial() else { return Ok(Surveyed::default()) };
-        let file = partial.file().try_clone();
-        let file = file.map_err(|cause| Error::local_io("cannot read the partial file back", &cause))?;
+    async fn survey(&mut self, claims: Vec<JournaledRange>) -> Result<Surveyed> {
         let target = self.target.clone();
-        let surveyed = tokio::task::spawn_blocking(move || {
-            target.pieces().map(|pieces| pieces.survey(&file, &claims)).unwrap_or_default()
-        });
-        surveyed.await.map_err(|cause| {
-            Error::new(ErrorKind::Other, format!("checking the partial file failed: {cause}"))
-        })
+        let survey = move |there: &OfTarget<'_>| {
+            target.pieces().map(|pieces| pieces.survey(there, &claims)).unwrap_or_default()
+        };
+        self.reading.read(self.target.anywhere(), survey).await
     }
 
     /// Uses the pieces of a partial file without a journal that are right. `false`: there are none.
     async fn take_up_pieces(&mut self) -> Result<bool> {
-        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.options.known.size_bytes) else {
+        let Some(size_bytes) = self.options.known.size_bytes else { return Ok(false) };
+        let Some(len) = self.target.briefly(|target| target.size_bytes().unwrap_or(0)).await else {
             return Ok(false);
         };
-        let len = partial.file().metadata().map_or(0, |meta| meta.len()).min(size_bytes);
+        let len = len.min(size_bytes);
         let claim = JournaledRange { range: ByteRange::new(0, len), adler32: 0, source: EARLIER };
         let found = self.survey(vec![claim]).await?;
         if found.right.is_empty() {
             return Ok(false);
         }
-        if let Some(partial) = self.target.partial() {
-            partial.restart_journal()?;
-        }
+        self.target.briefly(|target| target.restart_journal()).await.unwrap_or(Ok(()))?;
         {
             let mut ledger = self.target.ledger();
             for JournaledRange { range, adler32, .. } in found.right {
@@ -221,17 +212,15 @@ impl Run<'_> {
 
     /// Checks the journaled ranges against the bytes and keeps those that match.
     async fn restore(&mut self, journaled: &Journaled) -> Result<()> {
-        let Some(partial) = self.target.partial() else { return Ok(()) };
-        let file = partial.file().try_clone();
-        let file = file.map_err(|cause| Error::local_io("cannot read the partial file back", &cause))?;
+        if self.target.anywhere().is_none() {
+            return Ok(());
+        }
         let done = journaled.done.clone();
         let checked = match self.target.pieces() {
             Some(_) => self.survey(done).await?,
             None => {
-                let checked = tokio::task::spawn_blocking(move || matching(&file, &done)).await;
-                let parts = checked.map_err(|cause| {
-                    Error::new(ErrorKind::Other, format!("checking the partial file failed: {cause}"))
-                })?;
+                let parts =
+                    self.reading.read(self.target.anywhere(), move |there| matching(there, &done)).await?;
                 Surveyed { parts, right: Vec::new() }
             }
         };

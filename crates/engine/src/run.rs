@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, SOURCES_MAX};
 use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time};
@@ -13,11 +13,11 @@ use gridlane_peer::descriptors::{Descriptors, RunningCopy};
 use gridlane_peer::http::Purpose;
 use gridlane_plan::judge::{Event as Heard, Judge, PieceHashes, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::Found as Earlier;
-use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_share::turns::BriefKind;
+use gridlane_store::{Completion, Found as Earlier};
 use gridlane_sys::process::cpu_time;
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer, Report};
 use crate::governor::{PIECE_HELD_BYTES_MAX, Place};
@@ -25,12 +25,14 @@ use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::links::FoundMetalink;
 use crate::meter::{Meter, OwnCpu};
 use crate::notice::Notice;
-use crate::ordered::{Feed, Output};
+use crate::ordered::Feed;
+use crate::output::Output;
 use crate::pace::Pace;
+use crate::read_back::Reading;
 use crate::replica::Replica;
 use crate::target::{Sink, Target};
 use crate::upload::Upload;
-use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
+use crate::{CopySpec, Options, Outcome, TargetSpec, digests, spec};
 
 /// How often progress is told and the journal looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -61,7 +63,8 @@ pub(crate) struct Run<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) client: Client,
     pub(crate) options: Options,
-    pub(crate) overwrite: bool,
+    /// For the commit of what is like a file.
+    pub(crate) completion: Option<Completion>,
     pub(crate) upload_url: Option<gridlane_core::Url>,
     /// Whether the server has said that it keeps the time which an upload told it.
     pub(crate) modified_accepted: Option<Arc<AtomicBool>>,
@@ -95,6 +98,8 @@ pub(crate) struct Run<'a> {
     is_stuck: bool,
     /// The judge has nothing more to ask for.
     pub(crate) is_finished: bool,
+    /// Under way while the copy may be stopped.
+    pub(crate) reading: Reading,
 }
 
 /// Runs a copy once; see [`copy`](crate::copy). Says as well whether it failed because no source could deliver.
@@ -107,7 +112,11 @@ pub(crate) async fn run(
 ) -> (Outcome, bool) {
     let urls: Vec<String> = spec.sources.iter().map(|url| url.to_string()).collect();
     let begun = std::time::Instant::now();
-    match Run::begin(spec, client, place, observer) {
+    tokio::pin!(stop);
+    place.begin_again();
+    let request = opened(spec, stop.as_mut()).await;
+    let run = request.map(|request| Run::begin(request, client, place, observer));
+    match run {
         Err(error) => {
             let report = Report::of_none(urls, begun.elapsed());
             (Outcome { report, result: Err(error), metalink: None }, false)
@@ -124,6 +133,38 @@ pub(crate) async fn run(
     }
 }
 
+/// A request whose target is open.
+struct Request {
+    sources: Vec<gridlane_core::Url>,
+    options: Options,
+    target: Opened,
+}
+
+/// A target that is open, or needs no opening.
+enum Opened {
+    Anywhere(spec::Place),
+    InOrder(Box<dyn Output>),
+    Upload { url: gridlane_core::Url, overwrite: bool, modified: Option<SystemTime> },
+}
+
+/// Looks at a request, and opens its target.
+async fn opened(spec: CopySpec, stop: impl Future<Output = ()>) -> Result<Request> {
+    let CopySpec { sources, target, options } = spec;
+    if sources.is_empty() || sources.len() > SOURCES_MAX {
+        let message = format!("a copy has 1 to {SOURCES_MAX} sources, not {}", sources.len());
+        return Err(Error::new(ErrorKind::Usage, message));
+    }
+    let target = match target {
+        TargetSpec::Anywhere(opening) => tokio::select! {
+            place = opening => Opened::Anywhere(place?),
+            () = stop => return Err(interrupted()),
+        },
+        TargetSpec::InOrder(output) => Opened::InOrder(output),
+        TargetSpec::Upload { url, overwrite, modified } => Opened::Upload { url, overwrite, modified },
+    };
+    Ok(Request { sources, options, target })
+}
+
 /// The outcome of a copy that was given up before it had begun.
 pub(crate) fn not_begun(sources: &[gridlane_core::Url], took: Duration) -> Outcome {
     let urls = sources.iter().map(|url| url.to_string()).collect();
@@ -132,52 +173,41 @@ pub(crate) fn not_begun(sources: &[gridlane_core::Url], took: Duration) -> Outco
 
 impl<'a> Run<'a> {
     fn begin(
-        spec: CopySpec,
+        request: Request,
         client: Client,
         place: &'a mut Place,
         observer: &'a mut dyn Observer,
-    ) -> Result<(Run<'a>, Earlier)> {
-        place.begin_again();
-        if spec.sources.is_empty() || spec.sources.len() > SOURCES_MAX {
-            let message = format!("a copy has 1 to {SOURCES_MAX} sources, not {}", spec.sources.len());
-            return Err(Error::new(ErrorKind::Usage, message));
-        }
+    ) -> (Run<'a>, Earlier) {
+        let Request { sources, mut options, target } = request;
         // Without a bound, as a lane that waited for room here would hold up its bytes, and the run may be ending that lane: but
         // never long. A lane tells of at most one thing for each MiB or 2 ms of bytes that it was asked for, and has
         // 16 requests at most, which the run gives it; all else is told once for each lane, question and piece. The run
         // reads on but for the time in which it reads the file back, when nothing but the rest of duplicates is under way.
         let (notify, notices) = mpsc::unbounded_channel();
-        let mut options = spec.options;
         settle_known(&mut options);
         // The ledger has adler32 in any case.
         let kinds = digests::kinds(&options).into_iter().filter(|kind| *kind != ChecksumKind::Adler32);
         let hashers: Vec<Hasher> = kinds.map(Hasher::new).collect();
         let mut found = Earlier::Nothing;
-        let mut modified_accepted = None;
-        let (sink, overwrite, upload_url) = match spec.target {
-            TargetSpec::File { path, overwrite } => {
-                if !overwrite && path.symlink_metadata().is_ok() {
-                    // Perhaps an earlier run was killed when all was there.
-                    sweep(&path);
-                    return Err(exists(&path));
-                }
-                let (partial, earlier) = PartialFile::open(&path, &options.journal_keys)?;
-                found = earlier;
-                (Sink::Partial(partial), overwrite, None)
+        let (mut completion, mut modified_accepted, mut upload_url) = (None, None, None);
+        let sink = match target {
+            Opened::Anywhere(opened) => {
+                (found, completion) = (opened.found, Some(opened.completion));
+                Sink::Anywhere(opened.target)
             }
-            TargetSpec::Stream(file) => {
-                // What it has taken of a metalink could not be called back.
+            Opened::InOrder(output) => {
+                // A target in order has taken bytes of a metalink by then, for good.
                 options.stop_at_metalink = false;
-                (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
+                Sink::Ordered(Feed::new(output, hashers, notify.clone()))
             }
-            TargetSpec::Upload { url, overwrite, modified } => {
+            Opened::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
                 let (patience, answer_max) = (options.patience, options.upload_answer_max);
                 let upload =
                     Upload::new(&client, url.clone(), overwrite, modified, kind, patience, answer_max);
                 modified_accepted = upload.modified_accepted();
-                let output = Output::Upload(Box::new(upload));
-                (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
+                upload_url = Some(url);
+                Sink::Ordered(Feed::new(Box::new(upload), hashers, notify.clone()))
             }
         };
         if let Sink::Ordered(_) = &sink {
@@ -191,9 +221,9 @@ impl<'a> Run<'a> {
             known: options.known.clone(),
             patience: options.patience,
             in_order: matches!(sink, Sink::Ordered(_)),
-            is_own_word: upload_url.is_some() && is_local(&spec.sources),
+            is_own_word: upload_url.is_some() && is_local(&sources),
         });
-        let is_alone = spec.sources.len() == 1;
+        let is_alone = sources.len() == 1;
         let begun = std::time::Instant::now();
         let add = |(number, url): (usize, gridlane_core::Url)| {
             judge.add_source(Time::ZERO, true);
@@ -209,12 +239,12 @@ impl<'a> Run<'a> {
             }
             replica
         };
-        let replicas: Vec<Replica> = spec.sources.into_iter().enumerate().map(add).collect();
+        let replicas: Vec<Replica> = sources.into_iter().enumerate().map(add).collect();
         let run = Run {
             place,
             observer,
             client,
-            overwrite,
+            completion,
             upload_url,
             modified_accepted,
             replicas,
@@ -238,8 +268,9 @@ impl<'a> Run<'a> {
             cpu: OwnCpu::begin(RunningCopy::begin(), cpu_time()),
             is_stuck: false,
             is_finished: false,
+            reading: Reading::default(),
         };
-        Ok((run, found))
+        (run, found)
     }
 
     async fn move_all(&mut self, found: Earlier, stop: impl Future<Output = ()>) -> Result<()> {
@@ -286,7 +317,7 @@ impl<'a> Run<'a> {
     /// little is gained.
     fn may_share_work(&self) -> bool {
         let is_http = |replica: &Replica| replica.source.url.scheme().is_http();
-        self.target.partial().is_some() && self.replicas.iter().all(is_http)
+        self.target.anywhere().is_some() && self.replicas.iter().all(is_http)
     }
 
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
@@ -378,11 +409,11 @@ impl<'a> Run<'a> {
                     }
                     // By bytes and not by time only: what a kill costs is counted in bytes.
                     if self.target.ledger().unjournaled_bytes() >= JOURNAL_BYTES_MAX {
-                        self.journal()?;
+                        self.journal().await?;
                     }
                 }
                 () = sleep_until(deadline.unwrap_or(far)) => {}
-                _ = tick.tick() => self.tick()?,
+                _ = tick.tick() => self.tick().await?,
             }
         }
     }
@@ -433,13 +464,13 @@ impl<'a> Run<'a> {
     }
 
     /// Several times a second: progress and journal.
-    fn tick(&mut self) -> Result<()> {
+    async fn tick(&mut self) -> Result<()> {
         let now = self.pace.now();
         self.meter.advance(now);
         for replica in &mut self.replicas {
             replica.meter.advance(now);
         }
-        if self.target.partial().is_some() {
+        if self.target.anywhere().is_some() {
             // What a target in order has no room for is not asked for, and says nothing of who would send it.
             self.tell_slow();
         }
@@ -450,7 +481,7 @@ impl<'a> Run<'a> {
         self.tell_judge(Heard::Tick);
         let waits = self.target.ledger().unjournaled_bytes() > 0;
         match waits && now.since(self.journaled_at) >= JOURNAL_INTERVAL {
-            true => self.journal(),
+            true => self.journal().await,
             false => Ok(()),
         }
     }
@@ -478,7 +509,7 @@ impl<'a> Run<'a> {
             ErrorKind::Interrupted => LANE_CANCEL_MAX,
             _ => LANE_END_MAX,
         };
-        let Some(partial) = self.target.partial().is_some().then(|| self.target.clone()) else {
+        let Some(target) = self.target.anywhere().cloned() else {
             // A stream that takes no bytes would hold its lane for ever, and there is nothing to keep.
             if let Sink::Ordered(feed) = &self.target.clone().sink
                 && feed.leaves_traces()
@@ -491,19 +522,27 @@ impl<'a> Run<'a> {
         // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,
         // the first failure is still the one to report: a full disk fails both.
         let _ = self.close_lanes(patience).await;
+        self.reading.end(patience).await;
         // What a lane was writing while its source turned out to be wrong is not to be continued.
         self.target.ledger().forget_refused();
-        let _ = self.journal();
+        // A device that hangs keeps what it has: nothing waits for a turn at it any more.
+        let _ = timeout(patience, self.journal()).await;
         let has_none = self.target.ledger().pieces().next().is_none();
-        // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let is_recorded = self.target.partial().is_some_and(PartialFile::is_recorded);
-        let is_useless = has_none || !is_recorded && self.target.pieces().is_none();
+        // Kept across a failure to reach any source: an earlier run's bytes that could not be judged yet.
+        let is_useless = has_none || !target.is_recorded() && self.target.pieces().is_none();
         let nothing_to_keep = is_useless && !self.earlier_kept;
         let has_no_right_piece = self.judge.has_no_right_piece(&self.target.ledger());
         let is_worthless =
             self.judge.is_worthless() || error.kind() == ErrorKind::ChecksumMismatch && has_no_right_piece;
-        if let (true, Some(partial)) = (nothing_to_keep || is_worthless, partial.partial()) {
-            partial.discard();
+        if nothing_to_keep || is_worthless {
+            let turns = target.turns();
+            match timeout(patience, turns.brief(BriefKind::Other)).await {
+                Ok(brief) => brief.run(|| target.discard()),
+                Err(_) => {
+                    let target = target.clone();
+                    turns.run_later(move || target.discard());
+                }
+            }
         }
         Err(error)
     }

@@ -49,7 +49,7 @@ impl Run<'_> {
     /// so much is to come that comparing pieces is worth it, and what is there can be kept.
     pub(crate) fn go_on_with_metalink(&mut self) -> Result<()> {
         let missing = self.plan.missing_bytes().unwrap_or(0);
-        let is_worth_it = self.target.partial().is_some() && missing >= SERVED_METALINK_BYTES_MIN;
+        let is_worth_it = self.target.anywhere().is_some() && missing >= SERVED_METALINK_BYTES_MIN;
         if !self.options.stop_at_metalink || !is_worth_it {
             return Ok(());
         }

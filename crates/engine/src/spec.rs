@@ -1,19 +1,22 @@
-//! What is to be copied, where to and how, and how that ended.
+//! The request for a copy, and its outcome.
 
+use std::fmt;
 use std::fs::File;
-use std::path::PathBuf;
+use std::future::ready;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Checksum, ChecksumKind, Result, Url};
+use gridlane_core::{Boxed, Checksum, ChecksumKind, Result, Url};
 use gridlane_plan::judge::Known;
-use gridlane_store::journal_key::JournalKeys;
+use gridlane_store::{Completion, Found, Target};
 
 use crate::events::Report;
 use crate::links::FoundMetalink;
+use crate::output::{Output, Pipe, Stored};
 use crate::pace::RateLimit;
 
-/// What to copy, to where, and how.
+/// Sources, a target, and what may be chosen.
 #[derive(Debug)]
 pub struct CopySpec {
     /// Replicas of one file.
@@ -24,19 +27,14 @@ pub struct CopySpec {
     pub options: Options,
 }
 
-/// Where the bytes go.
-#[derive(Debug)]
+/// The place where the bytes go. The engine knows no paths of targets: an opened [`Target`] of any kind is one to it.
 pub enum TargetSpec {
-    /// A regular file, visible when complete.
-    File {
-        /// Its path; the directory must exist.
-        path: PathBuf,
-        /// Whether an existing file is replaced.
-        overwrite: bool,
-    },
-    /// Something that takes bytes in order: a pipe, a device, standard output.
-    Stream(File),
-    /// A file to a server, by HTTP PUT or XRootD's protocol.
+    /// At any place: a file that is visible when it is complete. It is opened when the copy's turn has come, since a copy that
+    /// waits for it shall hold no descriptor.
+    Anywhere(Boxed<'static, Result<Place>>),
+    /// In order: a pipe, a device, standard output.
+    InOrder(Box<dyn Output>),
+    /// A file to a server, by HTTP PUT or XRootD's protocol: in order too, and begun anew where the connection breaks.
     Upload {
         /// The file's URL.
         url: Url,
@@ -45,6 +43,44 @@ pub enum TargetSpec {
         /// When the file was last changed, for a server that keeps it ([`Report::modified_accepted`]).
         modified: Option<SystemTime>,
     },
+}
+
+/// A target that was opened.
+pub struct Place {
+    /// It takes bytes at any place.
+    pub target: Arc<dyn Target>,
+    /// What an earlier copy has left there.
+    pub found: Found,
+    /// What the file shall be when it becomes visible. The engine adds checksums that it has computed.
+    pub completion: Completion,
+}
+
+impl TargetSpec {
+    /// An open file that takes bytes in order, from where it stands.
+    pub fn pipe(file: File) -> TargetSpec {
+        TargetSpec::InOrder(Box::new(Pipe::new(file)))
+    }
+
+    /// A file of a storage that takes bytes in order, and what it shall be in the end.
+    pub fn stored(upload: Box<dyn gridlane_store::Upload>, completion: Completion) -> TargetSpec {
+        TargetSpec::InOrder(Box::new(Stored::new(upload, completion)))
+    }
+}
+
+impl From<Place> for TargetSpec {
+    fn from(place: Place) -> TargetSpec {
+        TargetSpec::Anywhere(Box::pin(ready(Ok(place))))
+    }
+}
+
+impl fmt::Debug for TargetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetSpec::Anywhere(_) => f.write_str("Anywhere"),
+            TargetSpec::InOrder(_) => f.write_str("InOrder"),
+            TargetSpec::Upload { url, .. } => write!(f, "Upload to {url}"),
+        }
+    }
 }
 
 /// What may be chosen.
@@ -71,8 +107,6 @@ pub struct Options {
     /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
     /// file.
     pub upload_answer_max: Duration,
-    /// Where the key is that makes journals of partial files the user's own. Without one nothing is left to go on with.
-    pub journal_keys: JournalKeys,
 }
 
 impl Default for Options {
@@ -87,7 +121,6 @@ impl Default for Options {
             limit: None,
             patience: Duration::from_secs(60),
             upload_answer_max: UPLOAD_ANSWER_MAX,
-            journal_keys: JournalKeys::default(),
         }
     }
 }

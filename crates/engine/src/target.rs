@@ -1,24 +1,29 @@
-//! Where bytes go: a partial file in any order, or something that takes them in order.
+//! The target of one copy, with the ledger: at any place of what is like a file, or in order.
+//!
+//! Between claiming bytes of a file and committing them nothing is waited for, so that a lane can be ended wherever it waits.
+//! A write mostly is a copy to the page cache, dearer to hand over than to do. Once the device has made one wait, the next
+//! ones wait for a turn at it first, and run where blocking is allowed: a device that hangs holds as many threads as it has
+//! turns, and no lane of another.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, ChecksumKind, Result};
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::{Ledger, Piece, PieceHashes, Sender};
-use gridlane_store::partial::PartialFile;
-use gridlane_sys::file::start_writeback;
+use gridlane_share::turns::{Brief, BriefKind, in_place};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::notice::Notice;
 use crate::ordered::Feed;
 use crate::pieces::{Found, PieceBytes, Pieces};
 
-/// A write to the page cache takes less than this; one that waits for a device, more.
-const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
+/// Waiting longer than this for a turn is told to the plan.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A piece of this size may take longer to read back than a lane may be silent.
 const LONG_PIECE_BYTES_MIN: u64 = 64 * 1024 * 1024;
@@ -34,14 +39,12 @@ pub(crate) struct Target {
     size_bytes: AtomicU64,
     /// Time that lanes spent writing, in nanoseconds.
     busy_ns: AtomicU64,
-    /// Whether the last write took so long that the device must have been waited for.
-    is_slow: AtomicBool,
 }
 
 /// The two kinds of targets.
 pub(crate) enum Sink {
-    /// Positioned writes.
-    Partial(PartialFile),
+    /// At any place.
+    Anywhere(Arc<dyn gridlane_store::Target>),
     /// In order.
     Ordered(Feed),
 }
@@ -60,7 +63,6 @@ impl Target {
             notices,
             size_bytes: AtomicU64::new(u64::MAX),
             busy_ns: AtomicU64::new(0),
-            is_slow: AtomicBool::new(false),
         }
     }
 
@@ -79,12 +81,25 @@ impl Target {
         self.size_bytes.store(size_bytes.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// The file, of a target that is one.
-    pub(crate) fn partial(&self) -> Option<&PartialFile> {
+    /// The file, or what is like one, of a target that takes bytes at any place.
+    pub(crate) fn anywhere(&self) -> Option<&Arc<dyn gridlane_store::Target>> {
         match &self.sink {
-            Sink::Partial(partial) => Some(partial),
+            Sink::Anywhere(target) => Some(target),
             Sink::Ordered(_) => None,
         }
+    }
+
+    /// Does something with that which mostly needs no device.
+    pub(crate) async fn briefly<T>(&self, doing: impl FnOnce(&dyn gridlane_store::Target) -> T) -> Option<T> {
+        let target = &**self.anywhere()?;
+        let brief = target.turns().brief(BriefKind::Other).await;
+        Some(brief.run(|| doing(target)))
+    }
+
+    /// Does something with that which waits for the device.
+    pub(crate) async fn in_turn<T>(&self, doing: impl FnOnce(&dyn gridlane_store::Target) -> T) -> Option<T> {
+        let target = &**self.anywhere()?;
+        Some(target.turns().run(|| doing(target)).await)
     }
 
     /// Seconds that lanes spent on writing, summed over lanes.
@@ -117,122 +132,187 @@ impl Target {
     /// Takes bytes that belong at `offset` and came from `sender`. Those that are there already are thrown
     /// away. Returns how many were new.
     pub(crate) async fn write(&self, lane: LaneId, sender: Sender, bytes: &[u8], offset: u64) -> Result<u64> {
-        let parts = self.ledger().claim(ByteRange::at(offset, bytes.len() as u64), sender);
-        let mut fresh = 0;
-        for part in parts {
-            let from = (part.start() - offset) as usize;
-            let bytes = &bytes[from..from + part.len() as usize];
-            match &self.pieces {
-                Some(pieces) => self.write_and_check(pieces, lane, sender, bytes, part).await?,
-                None => {
-                    // Hashed while it is in the cache, before the write takes it from there.
-                    let piece = Piece { range: part, adler32: adler32(bytes), sender };
-                    self.put(lane, part.start(), bytes).await?;
-                    self.ledger().commit(piece);
+        match &self.sink {
+            Sink::Anywhere(target) => self.write_anywhere(&**target, lane, sender, bytes, offset).await,
+            Sink::Ordered(feed) => self.write_in_order(feed, lane, sender, bytes, offset).await,
+        }
+    }
+
+    async fn write_anywhere(
+        &self,
+        target: &dyn gridlane_store::Target,
+        lane: LaneId,
+        sender: Sender,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<u64> {
+        let (mut fresh, mut complete) = (0, Vec::new());
+        {
+            let brief = match target.turns().brief_now(BriefKind::Write) {
+                Some(brief) => brief,
+                // On the heap, as it is seldom.
+                None => Box::pin(self.turn(target, lane)).await,
+            };
+            let parts = self.ledger().claim(ByteRange::at(offset, bytes.len() as u64), sender);
+            for part in parts {
+                let bytes = of_part(bytes, offset, part);
+                // Hashed while it is in the cache, before the write takes it from there.
+                let piece =
+                    self.pieces.is_none().then(|| Piece { range: part, adler32: adler32(bytes), sender });
+                let begun = Instant::now();
+                brief.run(|| target.write_at(bytes, part.start()))?;
+                self.was_busy(begun);
+                match (piece, &self.pieces) {
+                    (Some(piece), _) => self.ledger().commit(piece),
+                    (None, Some(pieces)) => self.commit_parts(pieces, sender, bytes, part, &mut complete),
+                    (None, None) => {}
                 }
+                fresh += part.len();
             }
-            fresh += part.len();
+        }
+        if let Some(pieces) = &self.pieces {
+            for index in complete {
+                self.check_there(pieces, target, lane, index).await?;
+            }
         }
         Ok(fresh)
     }
 
-    async fn put(&self, lane: LaneId, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// Waits for leave to write.
+    async fn turn<'a>(&self, target: &'a dyn gridlane_store::Target, lane: LaneId) -> Brief<'a> {
         let begun = Instant::now();
-        match &self.sink {
-            Sink::Partial(partial) => {
-                let write = || partial.write_at(bytes, offset);
-                // Mostly a copy to the page cache, dearer to hand over than to do. Once the kernel makes
-                // us wait for the device, on a thread that may.
-                match self.is_slow.load(Relaxed) {
-                    false => write()?,
-                    true => tokio::task::block_in_place(write)?,
-                }
-                start_writeback(partial.file(), offset, bytes.len() as u64);
-                self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
-            }
-            // On the heap: all that an upload may have to do is in it.
-            Sink::Ordered(feed) => Box::pin(feed.push(lane, offset, bytes)).await?,
-        }
-        self.busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
-        Ok(())
+        let waiting = target.turns().brief(BriefKind::Write);
+        tokio::pin!(waiting);
+        let brief = match timeout(PATIENCE, &mut waiting).await {
+            Ok(brief) => brief,
+            // Others wait for this device: silence of the lane is no fault of its source.
+            Err(_) => self.blocked(lane, waiting).await,
+        };
+        self.was_busy(begun);
+        brief
     }
 
-    async fn write_and_check(
+    /// Commits the parts that pieces have of `range`, which was written to a file, and notes which pieces are complete now.
+    fn commit_parts(
         &self,
         pieces: &Pieces,
-        lane: LaneId,
         sender: Sender,
         bytes: &[u8],
         range: ByteRange,
-    ) -> Result<()> {
-        if let Sink::Partial(_) = &self.sink {
-            self.put(lane, range.start(), bytes).await?;
-        }
+        complete: &mut Vec<u64>,
+    ) {
         for part in pieces.hashes.cut(range) {
-            let from = (part.start() - range.start()) as usize;
-            let bytes = &bytes[from..from + part.len() as usize];
-            match &self.sink {
-                Sink::Partial(_) => {
-                    let epoch = self.ledger().epoch(part.start());
-                    pieces.hash(part, bytes, epoch);
+            let bytes = of_part(bytes, range.start(), part);
+            let epoch = self.ledger().epoch(part.start());
+            pieces.hash(part, bytes, epoch);
+            complete.extend(self.commit_part(pieces, sender, bytes, part));
+        }
+    }
+
+    /// Commits a part of a piece, and returns that piece if it is complete now.
+    fn commit_part(&self, pieces: &Pieces, sender: Sender, bytes: &[u8], part: ByteRange) -> Option<u64> {
+        let index = pieces.hashes.index_of(part.start());
+        let adler32 = adler32(bytes);
+        let mut ledger = self.ledger();
+        ledger.commit(Piece { range: part, adler32, sender });
+        ledger.is_committed(pieces.hashes.range(index)).then_some(index)
+    }
+
+    async fn write_in_order(
+        &self,
+        feed: &Feed,
+        lane: LaneId,
+        sender: Sender,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<u64> {
+        let parts = self.ledger().claim(ByteRange::at(offset, bytes.len() as u64), sender);
+        let mut fresh = 0;
+        for range in parts {
+            let bytes = of_part(bytes, offset, range);
+            match &self.pieces {
+                Some(pieces) => {
+                    for part in pieces.hashes.cut(range) {
+                        let bytes = of_part(bytes, range.start(), part);
+                        pieces.keep(part, bytes);
+                        if let Some(index) = self.commit_part(pieces, sender, bytes, part) {
+                            self.check_kept(pieces, feed, lane, index).await?;
+                        }
+                    }
                 }
-                Sink::Ordered(_) => pieces.keep(part, bytes),
+                None => {
+                    // Hashed while it is in the cache, before the write takes it from there.
+                    let piece = Piece { range, adler32: adler32(bytes), sender };
+                    self.push(feed, lane, range.start(), bytes).await?;
+                    self.ledger().commit(piece);
+                }
             }
-            let index = pieces.hashes.index_of(part.start());
-            let is_there = {
-                let mut ledger = self.ledger();
-                ledger.commit(Piece { range: part, adler32: adler32(bytes), sender });
-                ledger.is_committed(pieces.hashes.range(index))
-            };
-            if is_there {
-                self.check(pieces, lane, index).await?;
-            }
+            fresh += range.len();
+        }
+        Ok(fresh)
+    }
+
+    async fn push(&self, feed: &Feed, lane: LaneId, offset: u64, bytes: &[u8]) -> Result<()> {
+        let begun = Instant::now();
+        feed.push(lane, offset, bytes).await?;
+        self.was_busy(begun);
+        Ok(())
+    }
+
+    fn was_busy(&self, since: Instant) {
+        self.busy_ns.fetch_add(since.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// Does something during which the plan knows that the lane cannot go on.
+    async fn blocked<T>(&self, lane: LaneId, doing: impl Future<Output = T>) -> T {
+        self.tell(Notice::Blocked { lane, blocked: true });
+        let outcome = doing.await;
+        self.tell(Notice::Blocked { lane, blocked: false });
+        outcome
+    }
+
+    /// Compares a piece all of whose bytes are at the target with its checksum. What is wrong is missing afterwards.
+    async fn check_there(
+        &self,
+        pieces: &Pieces,
+        target: &dyn gridlane_store::Target,
+        lane: LaneId,
+        index: u64,
+    ) -> Result<()> {
+        let check = target.turns().run(|| self.check_in_file(pieces, target, index));
+        // Reading much back takes its time, in which silence of this lane is no fault of its source.
+        match pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN {
+            true => self.blocked(lane, check).await,
+            false => check.await,
+        }
+    }
+
+    /// The same of a piece that is kept for a target in order, which is given it if it is right.
+    async fn check_kept(&self, pieces: &Pieces, feed: &Feed, lane: LaneId, index: u64) -> Result<()> {
+        let offset = pieces.hashes.range(index).start();
+        let epoch = self.ledger().epoch(offset);
+        let Some(bytes) = pieces.take_kept(index) else { return Ok(()) };
+        let found = in_place(|| pieces.hash_of(&bytes));
+        let is_right = pieces.hashes.is_right(index, &found);
+        if is_right {
+            // First given away, then verified: with the last verified piece the copy is judged.
+            self.push(feed, lane, offset, &bytes).await?;
+        }
+        let there = PieceBytes::InMemory { bytes: &bytes, offset };
+        let settle = || self.settle(pieces, index, epoch, is_right, &there);
+        // What is wrong is hashed once more.
+        match is_right {
+            true => settle(),
+            false => in_place(settle),
         }
         Ok(())
     }
 
-    /// Compares a piece all of whose bytes are there with its checksum. What is wrong is missing afterwards.
-    async fn check(&self, pieces: &Pieces, lane: LaneId, index: u64) -> Result<()> {
-        match &self.sink {
-            Sink::Partial(partial) => {
-                // Reading much back takes its time, in which silence of this lane is nobody's fault.
-                let is_long = pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN;
-                if is_long {
-                    self.tell(Notice::Blocked { lane, blocked: true });
-                }
-                let outcome = tokio::task::block_in_place(|| self.check_in_file(pieces, partial, index));
-                if is_long {
-                    self.tell(Notice::Blocked { lane, blocked: false });
-                }
-                outcome
-            }
-            Sink::Ordered(_) => {
-                let offset = pieces.hashes.range(index).start();
-                let epoch = self.ledger().epoch(offset);
-                let Some(bytes) = pieces.take_kept(index) else { return Ok(()) };
-                let found = tokio::task::block_in_place(|| pieces.hash_of(&bytes));
-                let is_right = pieces.hashes.is_right(index, &found);
-                if is_right {
-                    // First given away, then verified: with the last verified piece the copy is judged.
-                    self.put(lane, offset, &bytes).await?;
-                }
-                let there = PieceBytes::InMemory { bytes: &bytes, offset };
-                let settle = || self.settle(pieces, index, epoch, is_right, &there);
-                // What is wrong is hashed once more.
-                match is_right {
-                    true => settle(),
-                    false => tokio::task::block_in_place(settle),
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn check_in_file(&self, pieces: &Pieces, partial: &PartialFile, index: u64) -> Result<()> {
+    fn check_in_file(&self, pieces: &Pieces, target: &dyn gridlane_store::Target, index: u64) -> Result<()> {
         let epoch = self.ledger().epoch(pieces.hashes.range(index).start());
-        let found = pieces.hash_in_file(index, partial.file(), epoch)?;
+        let found = pieces.hash_in_file(index, target, epoch)?;
         let is_right = pieces.hashes.is_right(index, &found);
-        self.settle(pieces, index, epoch, is_right, &PieceBytes::InFile(partial.file()));
+        self.settle(pieces, index, epoch, is_right, &PieceBytes::InFile(target));
         Ok(())
     }
 
@@ -255,20 +335,26 @@ impl Target {
 
     /// Compares what is there and was not compared, because it came while other bytes were being forgotten.
     pub(crate) fn check_rest(&self) -> Result<()> {
-        let (Some(pieces), Some(partial)) = (&self.pieces, self.partial()) else { return Ok(()) };
+        let (Some(pieces), Some(target)) = (&self.pieces, self.anywhere()) else { return Ok(()) };
         let rest = self.ledger().unverified(self.size_bytes().unwrap_or(0));
         for index in rest.into_iter().flat_map(|range| pieces.hashes.touched(range)) {
             if self.ledger().is_committed(pieces.hashes.range(index)) {
-                self.check_in_file(pieces, partial, index)?;
+                self.check_in_file(pieces, &**target, index)?;
             }
         }
         Ok(())
     }
 
-    /// The copy may be over: then nobody listens, and that is fine.
+    /// Where the copy is over it is heard no more, and that is fine.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
     }
+}
+
+/// The bytes of a part of what begins at `offset`.
+fn of_part(bytes: &[u8], offset: u64, part: ByteRange) -> &[u8] {
+    let from = (part.start() - offset) as usize;
+    &bytes[from..from + part.len() as usize]
 }
 
 #[cfg(test)]
@@ -279,7 +365,7 @@ mod tests {
     use gridlane_core::Hasher;
 
     use super::*;
-    use crate::ordered::Output;
+    use crate::output::Pipe;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_piece_is_verified_when_a_stream_has_taken_it() {
@@ -290,7 +376,7 @@ mod tests {
         let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);
         let (mut reader, writer) = std::io::pipe().unwrap();
         let (notices, _heard) = mpsc::unbounded_channel();
-        let output = Output::File(std::fs::File::from(std::os::fd::OwnedFd::from(writer)));
+        let output = Box::new(Pipe::new(std::fs::File::from(std::os::fd::OwnedFd::from(writer))));
         let feed = Feed::new(output, Vec::new(), notices.clone());
         let target = Arc::new(Target::new(Sink::Ordered(feed), hashes, notices));
         target.agree(Some(bytes.len() as u64));

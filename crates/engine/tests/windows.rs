@@ -142,7 +142,7 @@ async fn what_waits_for_late_bytes_is_bounded_over_all_copies() {
     for number in 0..COPIES {
         let site = &sites[number as usize % ENDPOINTS];
         let sources = ["a", "b"].map(|name| Url::parse_absolute(&format!("{site}/{name}/{number}")).unwrap());
-        let target = TargetSpec::Stream(File::options().write(true).open("/dev/null").unwrap());
+        let target = TargetSpec::pipe(File::options().write(true).open("/dev/null").unwrap());
         let spec = CopySpec { sources: sources.to_vec(), target, options: Options::default() };
         let (client, tell) = (client.clone(), tell.clone());
         copies.spawn(async move {

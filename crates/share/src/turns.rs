@@ -9,15 +9,24 @@
 //! `block_in_place` costs far less than a hand-over to another thread and back (33 to 85 microseconds measured), and it works
 //! on borrowed buffers. It is not free: it wakes a thread that takes over this one's tasks. With it around every `open`, small
 //! GETs came at half the rate (75 instead of 150 thousand a second), so they try first what needs no device.
+//!
+//! A write to the page cache cannot be tried first: it is begun, and mostly over at once. Such operations are [`Brief`]: the
+//! first one at a device has a turn, those behind it have none while each is as short as a copy of memory, and when one waits
+//! the next ones have turns again.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::budget::{self, Budget, Holder, Lease, Share};
+
+/// A copy to the page cache takes less than this; what waits for a device, more.
+const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
 
 /// Bounds of what one device can hold up at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +71,48 @@ pub struct Turns {
     digests: Arc<Budget>,
     listings: Arc<Budget>,
     copies: Mutex<Copies>,
+    brief: [Briefs; 2],
 }
+
+/// Operations that mostly do not wait, by how much one of them tells of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BriefKind {
+    /// A write of bytes to the page cache.
+    Write,
+    /// Anything else: a line of a journal, a look, opening a file.
+    Other,
+}
+
+/// The brief operations of a device, of one kind.
+struct Briefs {
+    /// The last one took so long that the device must have been waited for, or there was none yet.
+    wait: AtomicBool,
+    /// Those that run without a turn.
+    running: AtomicU32,
+    /// When the first of these began, or when the last one before them ended, in nanoseconds from [`ORIGIN`].
+    since_ns: AtomicU64,
+}
+
+impl Default for Briefs {
+    fn default() -> Briefs {
+        Briefs { wait: AtomicBool::new(true), running: AtomicU32::new(0), since_ns: AtomicU64::new(0) }
+    }
+}
+
+/// The origin of times here.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Room for copies of trees from one device, apart for each that they go to: those that hang there leave the others theirs.
 struct Copies {
     share: Share,
     /// By the address of the target's turns.
     to: HashMap<usize, Arc<Budget>>,
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").field("running", &self.running()).field("waiting", &self.waiting()).finish()
+    }
 }
 
 impl Default for Turns {
@@ -86,6 +130,7 @@ impl Turns {
             digests: Budget::new("digests", shares.digests),
             listings: Budget::new("listing_bytes", shares.listing_bytes),
             copies: Mutex::new(Copies { share: shares.copies, to: HashMap::new() }),
+            brief: Default::default(),
         }
     }
 
@@ -117,6 +162,25 @@ impl Turns {
                 runtime.spawn(budget::on_behalf(budget::current(), run));
             }
             Err(_) => operation(),
+        }
+    }
+
+    /// Leave for operations that mostly need no device, if they need no turn: the last one of this kind did not wait, and none
+    /// is under way that does.
+    pub fn brief_now(&self, kind: BriefKind) -> Option<Brief<'_>> {
+        let briefs = &self.brief[kind as usize];
+        let may_wait = briefs.wait.load(Ordering::Relaxed) || briefs.hangs();
+        (!may_wait).then_some(Brief { briefs, turn: None })
+    }
+
+    /// The same, with a turn where one is needed. May be dropped while it waits for that.
+    pub async fn brief(&self, kind: BriefKind) -> Brief<'_> {
+        match self.brief_now(kind) {
+            Some(brief) => brief,
+            None => {
+                let turn = self.take(budget::current()).await;
+                Brief { briefs: &self.brief[kind as usize], turn: Some(turn) }
+            }
         }
     }
 
@@ -178,6 +242,66 @@ impl Turns {
     }
 }
 
+/// Leave for operations at a device that mostly do not wait for it: copies to the page cache, lines of a journal.
+pub struct Brief<'a> {
+    briefs: &'a Briefs,
+    turn: Option<Lease>,
+}
+
+impl Brief<'_> {
+    /// Runs one: on the spot, or in the turn where blocking is allowed. The time that it takes decides about the next ones.
+    pub fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
+        let briefs = self.briefs;
+        let begun = Instant::now();
+        let outcome = match &self.turn {
+            Some(_) => in_place(operation),
+            None => {
+                let _running = briefs.begin(begun);
+                operation()
+            }
+        };
+        let waited = begun.elapsed() > PAGE_CACHE_MAX;
+        // Mostly it is no news, and others read it.
+        if briefs.wait.load(Ordering::Relaxed) != waited {
+            briefs.wait.store(waited, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl Briefs {
+    /// Counts one that runs without a turn, until the answer is dropped.
+    fn begin(&self, now: Instant) -> Running<'_> {
+        if self.running.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
+        }
+        Running(self)
+    }
+
+    /// Whether those under way have taken too long for the page cache.
+    fn hangs(&self) -> bool {
+        self.running.load(Ordering::Relaxed) > 0 && {
+            let since_ns = self.since_ns.load(Ordering::Relaxed);
+            ns_from_origin(Instant::now()).saturating_sub(since_ns) > PAGE_CACHE_MAX.as_nanos() as u64
+        }
+    }
+}
+
+struct Running<'a>(&'a Briefs);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::Relaxed) > 1 {
+            // One of them has ended: the device takes bytes.
+            self.0.since_ns.store(ns_from_origin(Instant::now()), Ordering::Relaxed);
+        }
+    }
+}
+
+fn ns_from_origin(now: Instant) -> u64 {
+    now.saturating_duration_since(*ORIGIN).as_nanos() as u64
+}
+
 /// Threads that a runtime has for work that blocks where each of so many devices may hold up as much as the limits say.
 pub fn blocking_threads(devices: usize) -> usize {
     devices.max(1) * limits::DEVICE_THREADS_MAX + limits::BLOCKING_THREADS_SPARE
@@ -218,6 +342,34 @@ pub fn in_place<T>(operation: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+
+    /// One that hangs shows the others that they need turns, before it has ended; one that was quick, that they do not.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn brief_operations_have_turns_while_the_device_makes_them_wait() {
+        let turns = Arc::new(Turns::default());
+        assert!(turns.brief_now(BriefKind::Write).is_none(), "nothing is known of the device");
+        // A machine that does other things may make any of them long.
+        while turns.brief_now(BriefKind::Write).is_none() {
+            turns.brief(BriefKind::Write).await.run(|| ());
+        }
+        assert_eq!(turns.running(), 0);
+        let (release, wait) = mpsc::channel::<()>();
+        let hung = std::thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || turns.brief_now(BriefKind::Write).map(|brief| brief.run(|| wait.recv()))
+        });
+        while turns.brief_now(BriefKind::Write).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(turns.running(), 0, "it had none");
+        {
+            let _brief = turns.brief(BriefKind::Write).await;
+            assert_eq!(turns.running(), 1);
+        }
+        drop(release);
+        hung.join().unwrap();
+        assert!(turns.brief_now(BriefKind::Write).is_none(), "the last one waited");
+    }
 
     /// What hangs at one device costs nothing at another.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,7 +41,7 @@ pub use blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
-pub use posix::{Durability, PosixOptions, PosixStorage};
+pub use posix::{Durability, PosixOptions, PosixStorage, share_devices, turns_of, turns_of_names};
 pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{

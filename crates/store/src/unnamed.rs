@@ -21,12 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use gridlane_share::Turns;
 use gridlane_sys::file::{CacheProbe, start_writeback};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fsync, linkat, openat, openat2, statat};
 use rustix::io::Errno;
 
 use crate::links;
 use crate::partial::beside;
+use crate::posix::turns_of;
 
 /// A directory that is open, so that nobody looks at the way there again.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct Directory {
     path: PathBuf,
     /// Its files are in memory only: there is no device that could begin to write early.
     is_memory: bool,
+    turns: Arc<Turns>,
 }
 
 impl Directory {
@@ -49,7 +52,8 @@ impl Directory {
             fd = openat2(&fd, below, flags, Mode::empty(), resolve)?;
         }
         let is_memory = CacheProbe::of(&fd) == CacheProbe::Memory;
-        let directory = Directory { fd, path: root.join(below), is_memory };
+        let turns = turns_of(&fd);
+        let directory = Directory { fd, path: root.join(below), is_memory, turns };
         match directory.open_unnamed() {
             Ok(_) => Ok(directory),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
@@ -62,6 +66,16 @@ impl Directory {
     /// Where it was when it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The turns of the device that it is on.
+    pub fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Whether bytes of its files go to a device, for which a write or a sync may have to wait.
+    pub fn has_device(&self) -> bool {
+        !self.is_memory
     }
 
     /// Whether something of this name is there, a link that leads nowhere included.
@@ -105,6 +119,11 @@ impl UnnamedFile {
     /// Writes all of `bytes` at `offset`.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
+    }
+
+    /// The directory that it will be in.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// Whether its bytes go to a device, for which a write or a sync may have to wait.

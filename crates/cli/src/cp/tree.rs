@@ -53,6 +53,7 @@ pub(super) async fn run(
         names,
         filter: args.filter.filter.clone(),
         options: options(args),
+        journal_keys: gridlane_client::journal_keys(),
         existing: existing(args),
         preserve_times: args.preserve == Some(Preserve::Times),
         follow_links: args.links == Links::Follow,

@@ -3,10 +3,12 @@
 use std::future::Future;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{CopySpec, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Observer, Options, Outcome, copy};
 use gridlane_peer::Client;
+use gridlane_store::journal_key::JournalKeys;
 
 use super::rules::{Action, Existing, FileFacts, decide, keep_time};
+use crate::target::Goal;
 
 /// The rules for every file of a request.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ pub(crate) enum TimeKept {
 pub(crate) struct FileCopy {
     /// Where it is, the first of which says what there is to know of it.
     pub(crate) sources: Vec<Url>,
-    pub(crate) target: TargetSpec,
+    pub(crate) target: Goal,
     /// Size and time of the source, as far as they are known.
     pub(crate) facts: FileFacts,
     pub(crate) rules: Rules,
@@ -49,9 +51,9 @@ impl FileCopy {
     /// The URL of the target; `None` for what takes bytes in order.
     pub(crate) fn target_url(&self) -> Result<Option<Url>> {
         match &self.target {
-            TargetSpec::File { path, .. } => Url::from_path(path).map(Some),
-            TargetSpec::Upload { url, .. } => Ok(Some(url.clone())),
-            TargetSpec::Stream(_) => Ok(None),
+            Goal::File(path) => Url::from_path(path).map(Some),
+            Goal::Upload(url) => Ok(Some(url.clone())),
+            Goal::Stream(_) => Ok(None),
         }
     }
 
@@ -70,7 +72,7 @@ impl FileCopy {
         };
         if action == Action::Skip
             && !dry_run
-            && let TargetSpec::File { path, .. } = &self.target
+            && let Goal::File(path) = &self.target
         {
             // Perhaps an earlier run was killed when all was there.
             gridlane_store::partial::sweep(path);
@@ -78,10 +80,11 @@ impl FileCopy {
         Ok(action)
     }
 
-    /// Copies it, and sees to its time.
+    /// Copies it, and sees to its time. What is left of a copy that fails is believed by the owner of `keys`.
     pub(crate) async fn run(
         self,
         options: Options,
+        keys: &JournalKeys,
         client: Client,
         observer: &mut dyn Observer,
         stop: impl Future<Output = ()> + Send,
@@ -89,10 +92,7 @@ impl FileCopy {
         let keeps = self.rules.preserve_times;
         let modified = self.facts.modified.filter(|_| keeps);
         let kept_at = self.target_url().ok().flatten().filter(|_| keeps);
-        let mut target = self.target;
-        if let TargetSpec::Upload { modified: told, .. } = &mut target {
-            *told = modified;
-        }
+        let target = self.target.spec(self.rules.replaces(), modified, keys);
         let spec = CopySpec { sources: self.sources, target, options };
         let outcome = copy(spec, client, observer, stop).await;
         let kept = match kept_at.filter(|_| outcome.result.is_ok()) {

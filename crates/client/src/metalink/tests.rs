@@ -84,7 +84,7 @@ fn names_stay_below_the_target() {
     };
     let resolve_as = |name: &str, naming: Naming<'_>| {
         let file = read(&file_text(name)).unwrap().remove(0);
-        file.resolve(".", naming, dir.path(), false).map(|target| target.name)
+        file.resolve(".", naming, dir.path()).map(|target| target.name)
     };
     let resolve = |name: &str| resolve_as(name, Naming::OneOfSeveral);
     let below = |name: &str| dir.path().join(name).display().to_string();
@@ -113,17 +113,17 @@ fn names_stay_below_the_target() {
     // Nor does the URL of a replica choose what the metalink may not.
     for last in [".bashrc", "%2Ebashrc", "a%2F.bashrc", "..%2Fx", ".f.gridlane-journal"] {
         let text = file_text("/cms/f").replace("last%20name", last);
-        let target = read(&text).unwrap().remove(0).resolve(".", Naming::Only, dir.path(), true);
+        let target = read(&text).unwrap().remove(0).resolve(".", Naming::Only, dir.path());
         assert!(target.is_err(), "{last}: {target:?}");
     }
     let mut missing = read(&file_text("a/b")).unwrap();
-    let error = missing.remove(0).resolve("missing/", Naming::OneOfSeveral, dir.path(), false).unwrap_err();
+    let error = missing.remove(0).resolve("missing/", Naming::OneOfSeveral, dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     std::os::unix::fs::symlink("/tmp", dir.path().join("link")).unwrap();
     assert_eq!(resolve("link/f").unwrap_err().kind(), ErrorKind::Precondition);
     // A name that a person gave is taken whatever the metalink says.
     let bad = "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"../f\">\
         <url>https://b.example/f</url></file></metalink>";
-    let target = read(bad).unwrap().remove(0).resolve("mine", Naming::Only, dir.path(), false).unwrap();
+    let target = read(bad).unwrap().remove(0).resolve("mine", Naming::Only, dir.path()).unwrap();
     assert_eq!(target.name, below("mine"));
 }

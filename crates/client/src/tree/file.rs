@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{Event, Observer, Report, State, TargetSpec};
+use gridlane_engine::{Event, Observer, Report, State};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
@@ -15,6 +15,7 @@ use super::news::{News, Note};
 use super::shared::Shared;
 use crate::copies::file::{FileCopy, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
+use crate::target::Goal;
 use crate::tree_path::TreePath;
 
 /// The end of a file's turn.
@@ -53,13 +54,8 @@ impl Turn {
             root.sources.iter().map(|source| source.file(&self.job.path)).collect::<Result<_>>()?;
         let target = shared.target.file(&self.name)?;
         let client = shared.lister.client();
-        let overwrite = shared.rules.replaces();
-        let spec = match target.to_path() {
-            Some(path) => TargetSpec::File { path, overwrite },
-            None => TargetSpec::Upload { url: target.clone(), overwrite, modified: None },
-        };
         let facts = FileFacts { size_bytes: self.job.size_bytes, modified: self.job.modified };
-        let mut file = FileCopy { sources, target: spec, facts, rules: shared.rules };
+        let mut file = FileCopy { sources, target: Goal::at(&target), facts, rules: shared.rules };
         let action = file.decide(client).await?;
         if shared.rules.dry_run {
             let (sources, size_bytes) = (file.sources, file.facts.size_bytes);
@@ -74,7 +70,8 @@ impl Turn {
         let urls = file.sources.iter().map(ToString::to_string).collect();
         let mut watch = Watch { name: &self.name, done_bytes: &self.done_bytes, news: &self.news, urls };
         let stop = stopped(self.stop.clone());
-        let (outcome, kept) = file.run(shared.options.clone(), client.clone(), &mut watch, stop).await;
+        let (options, keys) = (shared.options.clone(), &shared.journal_keys);
+        let (outcome, kept) = file.run(options, keys, client.clone(), &mut watch, stop).await;
         outcome.result?;
         Ok(End::Copied(Box::new(outcome.report), kept))
     }

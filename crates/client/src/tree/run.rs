@@ -136,6 +136,7 @@ pub async fn copy_tree(
         directories,
         filter: spec.filter,
         options: spec.options,
+        journal_keys: spec.journal_keys,
         rules: Rules { existing: spec.existing, preserve_times: spec.preserve_times, dry_run: spec.dry_run },
         follow_links: spec.follow_links,
         has_names: spec.names.is_some(),

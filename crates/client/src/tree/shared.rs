@@ -1,6 +1,7 @@
 //! The knowledge that all tasks of a tree share.
 
 use gridlane_engine::Options;
+use gridlane_store::journal_key::JournalKeys;
 
 use super::directories::Directories;
 use super::roots::Root;
@@ -17,6 +18,7 @@ pub(super) struct Shared {
     pub(super) directories: Directories,
     pub(super) filter: Filter,
     pub(super) options: Options,
+    pub(super) journal_keys: JournalKeys,
     pub(super) rules: Rules,
     pub(super) follow_links: bool,
     /// Only named files are copied.

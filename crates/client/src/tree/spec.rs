@@ -1,6 +1,7 @@
 //! The request for a tree.
 
 use gridlane_engine::Options;
+use gridlane_store::journal_key::JournalKeys;
 
 use super::names::{FailedList, NameList};
 use super::roots::Roots;
@@ -18,6 +19,8 @@ pub struct TreeSpec {
     pub filter: Filter,
     /// For every file.
     pub options: Options,
+    /// As of a single file's [request](crate::CopyRequest::journal_keys).
+    pub journal_keys: JournalKeys,
     /// The rule about targets that exist.
     pub existing: Existing,
     /// Targets get the time of the last change of their source.

@@ -8,6 +8,8 @@ use gridlane_core::limits::IO_BYTES;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
 use gridlane_peer::http::is_directory;
 use gridlane_plan::Loss;
+use gridlane_share::turns::BriefKind;
+use gridlane_store::{turns_of, turns_of_names};
 use gridlane_sys::AlignedBuf;
 use gridlane_sys::file::CacheProbe;
 use tokio::time::Instant;
@@ -31,7 +33,8 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
 async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::result::Result<(), End> {
     let name = lane.source.url.to_string();
     let dead = |error: Error| End::Dead { error: error.endpoint(&name), forget: false };
-    let (file, opened) = open(&lane.source.url).map_err(dead)?;
+    let (file, opened) = open(&lane.source.url).await.map_err(dead)?;
+    let turns = turns_of(&file);
     lane.identify(&opened)?;
     let size_bytes = opened.size_bytes.unwrap_or(0);
     lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
@@ -60,7 +63,7 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
             // What is in memory is copied here: handing over to a thread that may wait is dearer.
             let came = match probe.read_at(&file, &mut buf[..len], range.start()) {
                 Ok(Some(count)) => Ok(count),
-                Ok(None) => tokio::task::block_in_place(|| file.read_at(&mut buf[..len], range.start())),
+                Ok(None) => turns.run(|| file.read_at(&mut buf[..len], range.start())).await,
                 Err(cause) => Err(cause),
             };
             let count = match came {
@@ -84,7 +87,8 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
             tally.tell(lane);
             asked.pop_front();
             // Between requests is where a change shows: the size and time it had when it was opened.
-            if let Some(now) = identity(&file).ok().filter(|now| !now.agrees_with(&opened)) {
+            let now = turns.brief(BriefKind::Other).await.run(|| identity(&file));
+            if let Some(now) = now.ok().filter(|now| !now.agrees_with(&opened)) {
                 return Err(lane.changed(&difference(&opened, &now)));
             }
             lane.tell(Notice::RequestDone { lane: lane.id });
@@ -97,7 +101,11 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
 }
 
 /// Opens a source that is a regular file, and says which version it is.
-pub(crate) fn open(url: &Url) -> Result<(File, Identity)> {
+pub(crate) async fn open(url: &Url) -> Result<(File, Identity)> {
+    turns_of_names().brief(BriefKind::Other).await.run(|| open_here(url))
+}
+
+fn open_here(url: &Url) -> Result<(File, Identity)> {
     let path = url.to_path().ok_or_else(|| {
         Error::new(ErrorKind::Usage, "it does not name a file of this machine").fault(Fault::Caller)
     })?;

@@ -15,10 +15,11 @@ mod version;
 pub(crate) use file::open as open_file;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
+use gridlane_core::limits::LANE_THREADS_MAX;
 use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_peer::Client;
 use gridlane_plan::{LaneId, Loss};
@@ -72,6 +73,26 @@ pub(crate) struct Asks {
 /// Lanes to a near source: as many as were seen to help. Two that write to one file of tmpfs wait for each other for 7 % of
 /// their time.
 const LANES_NEAR: usize = 2;
+
+/// Lanes that have a thread of their own.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a lane that has a thread of its own, until it is dropped.
+struct LaneThread;
+
+impl LaneThread {
+    /// `None`: there are as many as there may be.
+    fn begin() -> Option<LaneThread> {
+        let more = |threads| (threads < LANE_THREADS_MAX).then_some(threads + 1);
+        THREADS.fetch_update(Relaxed, Relaxed, more).is_ok().then_some(LaneThread)
+    }
+}
+
+impl Drop for LaneThread {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Relaxed);
+    }
+}
 
 /// Whether no lane may have a thread of its own.
 static THREADS_ARE_FEW: AtomicBool = AtomicBool::new(false);
@@ -157,12 +178,14 @@ impl Lane {
         Running { task: tokio::spawn(Box::pin(self.run(commands))), thread: None }
     }
 
-    /// Starts it on a thread of its own. The runtime of a copy has one thread for each connection that it expects: on more
+    /// Starts it on a thread of its own, if the process may have another one for that. The runtime of a copy has one thread for each connection that it expects: on more
     /// of them a single connection moves from one to the other, and costs a fifth more.
     pub(crate) fn spawn_thread(self, commands: Commands) -> Running {
+        let Some(counted) = LaneThread::begin() else { return self.spawn(commands) };
         let (thread, ended) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
         let task = tokio::task::spawn_blocking(move || {
+            let _counted = counted;
             runtime.block_on(async {
                 tokio::select! {
                     () = self.run(commands) => {}

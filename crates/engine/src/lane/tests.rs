@@ -11,6 +11,7 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Purpose;
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::PieceHashes;
+use gridlane_store::Expectation;
 use gridlane_store::partial::PartialFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,7 +23,7 @@ use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
 use crate::target::{Sink, Target};
-use crate::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use crate::{CopySpec, Event, Observer, Options, Place, copy};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -84,10 +85,11 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     let near_url = Url::parse_absolute("http://near.example/f").unwrap();
     let far_url = Url::parse_absolute("http://far.example/f").unwrap();
     let copy_of = |sources: Vec<Url>, name: &str| {
-        let target = TargetSpec::File { path: dir.path().join(name), overwrite: false };
+        let (target, found) = PartialFile::open(&dir.path().join(name), &Default::default()).unwrap();
+        let place = Place { target: Arc::new(target), found, completion: Expectation::Absent.into() };
         // It is waited for, for as long as patience lasts, because it might say another checksum.
         let options = Options { patience: Duration::from_millis(200), ..Options::default() };
-        let spec = CopySpec { sources, target, options };
+        let spec = CopySpec { sources, target: place.into(), options };
         let client = client.clone();
         async move { copy(spec, client, &mut Nobody, std::future::pending()).await }
     };
@@ -118,7 +120,7 @@ fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>,
     let mut hasher = Hasher::new(ChecksumKind::Sha1);
     hasher.update(bytes);
     let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);
-    let target = Arc::new(Target::new(Sink::Partial(partial), hashes, notices.clone()));
+    let target = Arc::new(Target::new(Sink::Anywhere(Arc::new(partial)), hashes, notices.clone()));
     target.agree(Some(bytes.len() as u64));
     let lane = Lane {
         id: LaneId(0),

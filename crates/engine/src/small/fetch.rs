@@ -484,7 +484,10 @@ impl Fetcher<'_> {
     async fn body(&mut self, connection: &mut Connection, said: Said) -> std::result::Result<Answer, End> {
         let leave = self.groups.leave_to_open().await;
         let Some(file) = self.asked.front().map(|asked| &asked.file) else { return Err(End::Lost) };
-        let mut landing = leave.and_then(|leave| Landing::begin(file, self.shared.kind, &said.stated, leave));
+        let mut landing = match leave {
+            Some(leave) => Landing::begin(file, self.shared.kind, &said.stated, leave).await,
+            None => None,
+        };
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
             // Behind the last byte nothing may be on its way.
@@ -503,13 +506,14 @@ impl Fetcher<'_> {
                 break;
             }
             if let Some(open) = &mut landing
-                && open.take(bytes, self.origin).is_none()
+                && open.take(bytes).await.is_none()
             {
                 // The rest is read all the same: other answers are behind it.
                 landing = None;
             }
         }
-        let Some(landed) = landing.map(Landing::finish) else { return Ok(Answer::Odd) };
+        let Some(landing) = landing else { return Ok(Answer::Odd) };
+        let landed = landing.finish().await;
         let (url, size_bytes) = (file.url.clone(), landed.size_bytes);
         let client = &self.shared.client;
         if said.asked.is_some() {

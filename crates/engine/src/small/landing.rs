@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{SMALL_GROUP_BYTES_MAX, SMALL_GROUP_FILES_MAX, SMALL_GROUPS_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, Hasher};
 use gridlane_plan::judge::Basis;
-use gridlane_store::unnamed::{UnnamedFile, commit};
+use gridlane_share::turns::BriefKind;
+use gridlane_store::unnamed::{Directory, UnnamedFile, commit};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
 use crate::events::{Limit, Report, SourceReport, State};
 
-/// A sync, or a write, that takes longer waited for a device.
+/// A sync that takes longer waited for a device.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(2);
 /// A file that is complete waits no longer than this for others to be synced with.
 pub(super) const GROUP_AGE_MAX: Duration = Duration::from_millis(50);
@@ -33,43 +34,42 @@ pub(super) type Leave = OwnedSemaphorePermit;
 
 impl Landing {
     /// Opens the file, of which the server has `stated` checksums beside the one of `kind` that it is asked for; `None` when
-    /// that fails: whoever copies it next says why.
-    pub(super) fn begin(
+    /// that fails: the copy that follows says why.
+    pub(super) async fn begin(
         file: &SmallFile,
         kind: ChecksumKind,
         stated: &[Checksum],
         leave: Leave,
     ) -> Option<Landing> {
-        let unnamed = file.directory.create(&file.name).ok()?;
+        let unnamed =
+            briefly(&file.directory, BriefKind::Other, || file.directory.create(&file.name)).await.ok()?;
         let hashers = std::iter::once(kind).chain(stated.iter().map(Checksum::kind)).map(Hasher::new);
         Some(Landing { file: unnamed, leave, hashers: hashers.collect(), at: 0 })
     }
 
     /// Takes the next bytes. `None` as above.
-    pub(super) fn take(&mut self, bytes: &[u8], origin: &Origin) -> Option<()> {
+    pub(super) async fn take(&mut self, bytes: &[u8]) -> Option<()> {
         // Hashed while it is in the cache, before the write takes it from there.
         self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
-        let begun = Instant::now();
-        let write = || self.file.write_at(bytes, self.at);
-        // Seldom, even where each sync waits: whoever blocks in place may need another thread.
-        let waits = origin.writes_wait.load(Relaxed);
-        let written = match waits {
-            false => write(),
-            true => tokio::task::block_in_place(write),
-        };
-        let waited = self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX;
-        if waited != waits {
-            origin.writes_wait.store(waited, Relaxed);
-        }
+        let written =
+            briefly(self.file.directory(), BriefKind::Write, || self.file.write_at(bytes, self.at)).await;
         self.at += bytes.len() as u64;
         written.ok()
     }
 
     /// All bytes are there.
-    pub(super) fn finish(self) -> Landed {
-        self.file.written(self.at);
+    pub(super) async fn finish(self) -> Landed {
+        briefly(self.file.directory(), BriefKind::Other, || self.file.written(self.at)).await;
         let Landing { file, leave, hashers, at: size_bytes } = self;
         Landed { file, leave, checksums: hashers.into_iter().map(Hasher::finish).collect(), size_bytes }
+    }
+}
+
+/// Does something in a directory that mostly needs no device: at once where there is none.
+async fn briefly<T>(directory: &Directory, kind: BriefKind, doing: impl FnOnce() -> T) -> T {
+    match directory.has_device() {
+        true => directory.turns().brief(kind).await.run(doing),
+        false => doing(),
     }
 }
 
@@ -175,14 +175,13 @@ impl Groups {
         }
     }
 
-    /// Makes visible what is complete. In memory that is done here; once a device had to be waited for, where blocking is
-    /// allowed, a few groups at a time.
+    /// Makes visible what is complete. In memory, and where syncs were seen not to wait, that is done here; else in turns of the
+    /// device, a few groups at a time.
     pub(super) async fn flush(&mut self) {
-        if self.files.is_empty() {
-            return;
-        }
-        let is_slow = self.origin.syncs_wait.load(Relaxed);
-        // Before anything is taken: whoever drops this future must not lose files with it.
+        let Some(first) = self.files.first() else { return };
+        let is_slow = first.has_device() && !self.origin.syncs_are_brief.load(Relaxed);
+        let turns = first.directory().turns().clone();
+        // Before anything is taken: no files are lost with this future when it is dropped.
         while is_slow && self.syncing.len() >= SMALL_GROUPS_MAX {
             self.syncing.join_next().await;
         }
@@ -196,7 +195,7 @@ impl Groups {
             let outcomes = commit(files);
             drop(leaves);
             // Where there is no device, it was the processor that was waited for.
-            origin.syncs_wait.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            origin.syncs_are_brief.store(!has_device || begun.elapsed() <= PAGE_CACHE_MAX, Relaxed);
             let ends: SmallEnds = told
                 .into_iter()
                 .zip(outcomes)
@@ -209,7 +208,7 @@ impl Groups {
         if !is_slow {
             return sync();
         }
-        self.syncing.spawn_blocking(sync);
+        self.syncing.spawn(async move { turns.run(sync).await });
     }
 
     /// Waits until everything that was complete is visible.

@@ -143,10 +143,8 @@ struct Origin {
     /// Files of unknown size that turned out to be large, and all that came.
     large: AtomicU32,
     came: AtomicU32,
-    /// The last write took so long that a device must have been waited for.
-    writes_wait: AtomicBool,
-    /// The same of the last sync.
-    syncs_wait: AtomicBool,
+    /// The last sync took no longer than one that waits for no device.
+    syncs_are_brief: AtomicBool,
 }
 
 impl SmallFiles {

@@ -5,13 +5,16 @@
 mod http;
 mod root;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
+use gridlane_core::{Boxed, Checksum, ChecksumKind, Result, Scheme, Url};
 use gridlane_peer::Client;
 use gridlane_xrd::request::Rm;
+
+use crate::output::{Manner, Output, Waits};
 
 /// Removes a file that was uploaded.
 pub(crate) async fn remove(client: &Client, url: &Url) -> Result<()> {
@@ -66,41 +69,41 @@ impl Upload {
             Upload::Root(_) => None,
         }
     }
+}
+
+impl Output for Upload {
+    fn manner(&self) -> Manner {
+        // A server that was sent a part of a PUT forgets it by itself.
+        Manner { waits: Waits::Sometimes, is_sized: true, leaves_traces: matches!(self, Upload::Root(_)) }
+    }
 
     /// Learns whether the server wants so many bytes; does nothing the second time.
-    pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
+    fn begin(&mut self, size_bytes: u64) -> Boxed<'_, Result<()>> {
         match self {
-            Upload::Http(upload) => upload.begin(size_bytes).await,
-            Upload::Root(upload) => upload.begin(size_bytes).await,
+            Upload::Http(upload) => Box::pin(upload.begin(size_bytes)),
+            Upload::Root(upload) => Box::pin(upload.begin(size_bytes)),
         }
     }
 
-    /// Sends the next bytes.
-    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Boxed<'a, Result<()>> {
         match self {
-            Upload::Http(upload) => upload.write(bytes).await,
-            Upload::Root(upload) => upload.write(bytes).await,
+            Upload::Http(upload) => Box::pin(upload.write(bytes)),
+            Upload::Root(upload) => Box::pin(upload.write(bytes)),
         }
     }
 
     /// Waits for the server's word that the file is there, and for its checksum if it says so.
-    pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
+    fn finish<'a>(&'a mut self, _: &'a [Checksum]) -> Boxed<'a, Result<Option<Checksum>>> {
         match self {
-            Upload::Http(upload) => upload.finish().await,
-            Upload::Root(upload) => upload.finish().await,
+            Upload::Http(upload) => Box::pin(upload.finish()),
+            Upload::Root(upload) => Box::pin(upload.finish()),
         }
     }
 
-    /// Whether what was begun has to be [abandoned](Upload::abandon) when it is not finished.
-    pub(crate) fn leaves_traces(&self) -> bool {
-        matches!(self, Upload::Root(_))
-    }
-
-    /// Gives it up. A server that was sent a part of a PUT forgets it by itself.
-    pub(crate) async fn abandon(&mut self) {
+    fn abandon(&mut self) -> Boxed<'_, ()> {
         match self {
-            Upload::Http(_) => {}
-            Upload::Root(upload) => upload.abandon().await,
+            Upload::Http(_) => Box::pin(ready(())),
+            Upload::Root(upload) => Box::pin(upload.abandon()),
         }
     }
 }

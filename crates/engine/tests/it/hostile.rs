@@ -11,12 +11,12 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ErrorKind};
 use gridlane_engine::{Basis, CopySpec, Options, State, TargetSpec};
 use script::{Reply, Scripted, answer};
-use support::{Faults, Numbers, Site, copy_quietly, noise, target_dir};
+use support::{Faults, Numbers, Site, copy_quietly, noise, target_dir, to_file};
 
 fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
     CopySpec {
         sources: sites.iter().map(|site| site.url.clone()).collect(),
-        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        target: to_file(&dir.path().join("f")),
         // Whoever says nothing at all is not waited for longer than with five seconds.
         options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
@@ -103,7 +103,7 @@ async fn a_target_written_in_order_gets_every_byte_in_order() {
         let dir = target_dir();
         let path = dir.path().join("stream");
         let mut spec = spec(&sites, &dir);
-        spec.target = TargetSpec::Stream(std::fs::File::create(&path).unwrap());
+        spec.target = TargetSpec::pipe(std::fs::File::create(&path).unwrap());
         let outcome = copy_quietly(spec).await;
         assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
         assert!(std::fs::read(&path).unwrap() == bytes, "seed {seed}");

@@ -14,6 +14,7 @@ mod pool;
 mod restarts;
 mod root;
 mod served;
+mod targets;
 mod trouble;
 mod upload;
 mod votes;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::support::to_file;
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, Url};
-use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -61,7 +62,7 @@ async fn copy_of(mirrors: &[Url]) -> Outcome {
     let path = dir.path().join("f");
     let spec = CopySpec {
         sources: mirrors.to_vec(),
-        target: TargetSpec::File { path: path.clone(), overwrite: false },
+        target: to_file(&path),
         options: Options {
             known: Known { size_bytes: Some(BYTES as u64), ..Known::default() },
             ..Options::default()

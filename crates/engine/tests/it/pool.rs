@@ -7,6 +7,7 @@ use crate::script;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::to_file;
 use gridlane_core::{ErrorKind, Url};
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
@@ -23,7 +24,7 @@ async fn copied(client: &Client, server: &Scripted, count: usize) {
     let dir = tempfile::tempdir().unwrap();
     for number in 0..count {
         let path = dir.path().join(number.to_string());
-        let target = TargetSpec::File { path: path.clone(), overwrite: false };
+        let target = to_file(&path);
         let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };
         let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
         outcome.result.unwrap();
@@ -94,7 +95,7 @@ async fn who_never_says_a_checksum_is_soon_left_in_peace() {
     .await;
     let client = client();
     for _ in 0..8 {
-        let target = TargetSpec::Stream(std::fs::File::options().write(true).open("/dev/null").unwrap());
+        let target = TargetSpec::pipe(std::fs::File::options().write(true).open("/dev/null").unwrap());
         let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };
         let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
         outcome.result.unwrap();
@@ -185,7 +186,7 @@ async fn copies_take_from_it_and_give_back() {
     let dir = tempfile::tempdir().unwrap();
     for number in 0..10 {
         let target = match number % 2 {
-            0 => TargetSpec::File { path: dir.path().join(number.to_string()), overwrite: false },
+            0 => to_file(&dir.path().join(number.to_string())),
             _ => TargetSpec::Upload { url: server.url("/up"), overwrite: false, modified: None },
         };
         let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };

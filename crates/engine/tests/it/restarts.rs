@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::support::to_file;
 use gridlane_core::Url;
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
@@ -143,7 +144,7 @@ async fn copy_beside_another_program(other_tag: &'static str) -> gridlane_core::
     let path = dir.path().join("f");
     let spec = CopySpec {
         sources: vec![one.url("/f"), two.url("/f")],
-        target: TargetSpec::File { path: path.clone(), overwrite: false },
+        target: to_file(&path),
         options: Options::default(),
     };
     let outcome = copy(spec, client(), &mut watch, std::future::pending()).await;
@@ -168,7 +169,7 @@ async fn the_only_source_may_be_started_while_it_is_asked_for() {
         }
         Scripted::on(socket.listen(16).unwrap(), |seen| part(seen, 0, ""))
     });
-    let target = TargetSpec::File { path: path.clone(), overwrite: false };
+    let target = to_file(&path);
     let spec = CopySpec { sources: vec![url], target, options: Options::default() };
     let outcome = copy(spec, client(), &mut watch, std::future::pending()).await;
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);

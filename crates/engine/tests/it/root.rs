@@ -7,6 +7,7 @@ use crate::support as fleet;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::to_file;
 use gridlane_core::{ChecksumKind, ErrorKind, Url};
 use gridlane_engine::{self as engine, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::{Dialer, tls::Trust};
@@ -44,7 +45,7 @@ impl Observer for Quiet {
 fn spec(sources: &[&Url], dir: &Path) -> CopySpec {
     CopySpec {
         sources: sources.iter().map(|url| (*url).clone()).collect(),
-        target: TargetSpec::File { path: dir.join("f"), overwrite: false },
+        target: to_file(&dir.join("f")),
         options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
 }
@@ -370,7 +371,7 @@ async fn a_file_of_two_sizes_is_none() {
     let site = Site::start(&bytes, faults(false)).await;
     // What a stream has taken cannot be called back.
     let dir = tempfile::tempdir().unwrap();
-    let target = TargetSpec::Stream(std::fs::File::create(dir.path().join("f")).unwrap());
+    let target = TargetSpec::pipe(std::fs::File::create(dir.path().join("f")).unwrap());
     let spec = CopySpec { target, ..spec(&[&site.url], dir.path()) };
     let outcome = copy(spec, client(), &mut Quiet, std::future::pending()).await;
     assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::Precondition);

@@ -6,7 +6,8 @@ use crate::script;
 
 use std::time::Duration;
 
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use crate::support::to_file;
+use gridlane_engine::{CopySpec, Event, Observer, Options, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -50,7 +51,7 @@ async fn what_a_named_replica_sent_is_not_taken_when_nobody_vouches_for_it_any_m
     let path = dir.path().join("f");
     let spec = CopySpec {
         sources: vec![naming.url("/f")],
-        target: TargetSpec::File { path: path.clone(), overwrite: false },
+        target: to_file(&path),
         options: Options { follow_links: true, ..Options::default() },
     };
     let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));

@@ -4,8 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::to_file;
 use gridlane_core::Url;
-use gridlane_engine::{CopySpec, Event, Observer, Options, State, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, State, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -71,7 +72,7 @@ async fn a_killed_source_is_told_of_at_once() {
     let (url, killed) = is_killed().await;
     let spec = CopySpec {
         sources: vec![url],
-        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        target: to_file(&dir.path().join("f")),
         options: Options { patience: Duration::from_secs(4), ..Options::default() },
     };
     let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
@@ -93,7 +94,7 @@ async fn a_silent_source_is_told_of_before_it_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let spec = CopySpec {
         sources: vec![falls_silent().await],
-        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        target: to_file(&dir.path().join("f")),
         options: Options { patience: Duration::from_secs(3), ..Options::default() },
     };
     let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));

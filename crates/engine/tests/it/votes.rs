@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use crate::support::{to_file, to_file_by};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Hasher, Url};
 use gridlane_dav::digest;
@@ -18,6 +19,7 @@ use gridlane_engine::{Basis, CopySpec, Event, Observer, Options, Outcome, State,
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
+use gridlane_store::journal_key::JournalKeys;
 use script::{Reply, Scripted, Seen};
 
 /// Longer than anything takes on a busy machine.
@@ -136,10 +138,6 @@ fn checksum(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
 
 fn client() -> Client {
     Client::new(Dialer::new(Trust::default()), Duration::from_secs(30))
-}
-
-fn to_file(path: &Path) -> TargetSpec {
-    TargetSpec::File { path: path.to_owned(), overwrite: false }
 }
 
 async fn copied(replicas: &[Replica], gate: &Gate, target: TargetSpec, options: Options) -> Outcome {
@@ -279,7 +277,7 @@ async fn a_strong_checksum_that_a_server_states_unasked_is_compared() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("f");
             let target = || match into_stream {
-                true => TargetSpec::Stream(std::fs::File::create(&path).unwrap()),
+                true => TargetSpec::pipe(std::fs::File::create(&path).unwrap()),
                 false => to_file(&path),
             };
             let silent = Replica::new(&bytes).silent();
@@ -316,7 +314,7 @@ async fn bytes_that_must_be_compared_and_cannot_be_never_become_visible() {
     let of_kind = Options { checksum: Some((ChecksumKind::Sha256, None)), ..options() };
     let outcome = copied(&silent, &Gate::default(), to_file(&path), of_kind).await;
     assert!(outcome.result.unwrap_err().message().contains("sha256") && !path.exists());
-    let stream = TargetSpec::Stream(std::fs::File::create(dir.path().join("stream")).unwrap());
+    let stream = TargetSpec::pipe(std::fs::File::create(dir.path().join("stream")).unwrap());
     let error = copied(&silent, &Gate::default(), stream, options()).await.result.unwrap_err();
     assert!(error.advice().unwrap().to_string().contains("do not use"), "{error}");
     let outcome = copied(&[Replica::new(&bytes)], &Gate::default(), to_file(&path), options()).await;
@@ -440,14 +438,18 @@ impl Observer for Some300Kb {
     }
 }
 
+/// The key of journals beside a path.
+fn keys_at(path: &Path) -> JournalKeys {
+    JournalKeys::at(path.with_file_name("journal.key"))
+}
+
 /// A copy of 3 MB of which an earlier run has left a part, from the same place.
 async fn begun(from: &Url, path: &Path) -> Options {
-    let keys = gridlane_engine::JournalKeys::at(path.with_file_name("journal.key"));
-    let options = Options { journal_keys: keys, patience: Duration::from_secs(20), ..Options::default() };
+    let options = Options { patience: Duration::from_secs(20), ..Options::default() };
     let limit = Some(gridlane_engine::RateLimit::new(1_000_000));
     let spec = CopySpec {
         sources: vec![from.clone()],
-        target: to_file(path),
+        target: to_file_by(path, keys_at(path)),
         options: Options { limit, ..options.clone() },
     };
     let mut observer = Some300Kb::default();
@@ -475,7 +477,7 @@ async fn one_that_makes_up_a_strong_checksum_does_not_beat_a_majority_in_a_copy_
         let mut options = begun(&honest.url("/f"), &path).await;
         options.checksum = is_told.then(|| (ChecksumKind::Adler32, Some(adler32.clone())));
         let sources: Vec<Url> = std::iter::once(&honest).chain(others).map(|one| one.url("/f")).collect();
-        let spec = CopySpec { sources, target: to_file(&path), options };
+        let spec = CopySpec { sources, target: to_file_by(&path, keys_at(&path)), options };
         let outcome = copy(spec, client(), &mut Gate::default(), std::future::pending()).await;
         assert!(outcome.result.is_ok(), "{:?}", outcome.result);
         assert!(outcome.report.resumed_bytes > 0);
@@ -505,7 +507,8 @@ async fn what_an_earlier_run_has_left_is_kept_while_no_source_has_said_its_versi
         let mut options = begun(&server.url("/f"), &path).await;
         holds.store(true, SeqCst);
         options.patience = Duration::from_secs(3);
-        let spec = CopySpec { sources: vec![server.url("/f")], target: to_file(&path), options };
+        let spec =
+            CopySpec { sources: vec![server.url("/f")], target: to_file_by(&path, keys_at(&path)), options };
         let outcome = copy(spec, client(), &mut Gate::default(), std::future::pending()).await;
         shut.0.store(true, SeqCst);
         let part = std::fs::metadata(dir.path().join(".f.gridlane-part"));
@@ -528,11 +531,9 @@ async fn what_an_earlier_run_has_left_is_kept_where_its_key_cannot_be_read() {
     let path = dir.path().join("f");
     let options = begun(&server.url("/f"), &path).await;
     for is_locked in [true, false] {
-        let mut options = options.clone();
-        if is_locked {
-            options.journal_keys = gridlane_engine::JournalKeys::default();
-        }
-        let spec = CopySpec { sources: vec![server.url("/f")], target: to_file(&path), options };
+        let keys = if is_locked { JournalKeys::default() } else { keys_at(&path) };
+        let target = to_file_by(&path, keys);
+        let spec = CopySpec { sources: vec![server.url("/f")], target, options: options.clone() };
         let outcome = copy(spec, client(), &mut Gate::default(), std::future::pending()).await;
         match outcome.result {
             Err(error) => {

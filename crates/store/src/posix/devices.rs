@@ -1,12 +1,32 @@
 //! The devices of this machine, and the turns at each: exports of one file system share them, whoever opened those.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 use gridlane_share::Turns;
+use gridlane_share::turns::DeviceShares;
 
 /// Those that are in use, by the number of the device.
 static DEVICES: Mutex<Option<HashMap<u64, Weak<Turns>>>> = Mutex::new(None);
+
+/// The shares of devices that are used for the first time.
+static SHARES: OnceLock<DeviceShares> = OnceLock::new();
+
+/// Says for the process how much each device has to share, where no server says so. To be called before any is used; what was said
+/// first counts.
+pub fn share_devices(shares: DeviceShares) {
+    let _ = SHARES.set(shares);
+}
+
+fn usual() -> Arc<Turns> {
+    Arc::new(Turns::new(SHARES.get().copied().unwrap_or_default()))
+}
+
+/// The turns for finding and opening files: which device that needs is known afterwards.
+pub fn turns_of_names() -> &'static Arc<Turns> {
+    static NAMES: LazyLock<Arc<Turns>> = LazyLock::new(usual);
+    &NAMES
+}
 
 /// The turns at a device.
 pub(crate) fn turns_at(device: u64) -> Arc<Turns> {
@@ -17,7 +37,7 @@ pub(crate) fn turns_at(device: u64) -> Arc<Turns> {
         return turns;
     }
     devices.retain(|_, turns| turns.strong_count() > 0);
-    let turns = Arc::default();
+    let turns = usual();
     devices.insert(device, Arc::downgrade(&turns));
     turns
 }

@@ -52,10 +52,11 @@ use crate::storage::{DirectoryEntry, Expectation, Metadata, NodeKind, Opened, Ov
 use crate::writable::WriteOptions;
 use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
+pub use devices::{share_devices, turns_of_names};
 pub use options::{Durability, PosixOptions};
 
 /// The turns at the device that an open file is on.
-pub(crate) fn turns_of(file: &File) -> Arc<Turns> {
+pub fn turns_of(file: impl AsFd) -> Arc<Turns> {
     look_at(file)
         .map_or_else(|_| Arc::default(), |stat| devices::turns_at(metadata::identity_of(&stat).device))
 }

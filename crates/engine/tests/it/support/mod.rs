@@ -1,14 +1,20 @@
 //! A small HTTP server with faults, and what tests of the engine share.
 
+pub(crate) mod memory;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gridlane_core::{Url, checksum::adler32};
-use gridlane_engine::{CopySpec, Event, Observer, Outcome, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Outcome, Place, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
+use gridlane_store::Expectation;
+use gridlane_store::journal_key::JournalKeys;
+use gridlane_store::partial::PartialFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -243,6 +249,20 @@ impl Served {
         }
         Some(())
     }
+}
+
+/// A file that is not there yet, of which nothing is left for a later copy.
+pub(crate) fn to_file(path: &Path) -> TargetSpec {
+    to_file_by(path, JournalKeys::default())
+}
+
+/// The same with a key for its journal.
+pub(crate) fn to_file_by(path: &Path, keys: JournalKeys) -> TargetSpec {
+    let path = path.to_owned();
+    TargetSpec::Anywhere(Box::pin(async move {
+        let (target, found) = PartialFile::open(&path, &keys)?;
+        Ok(Place { target: Arc::new(target), found, completion: Expectation::Absent.into() })
+    }))
 }
 
 struct Quiet;
