@@ -203,7 +203,7 @@ fn a_thousand_copies_in_one_process() {
         let mut unread = Vec::new();
         for _ in 0..STUCK {
             let (mut reader, writer) = std::io::pipe().unwrap();
-            hung.begin(&source, TargetSpec::Stream(File::from(OwnedFd::from(writer))));
+            hung.begin(&source, TargetSpec::pipe(File::from(OwnedFd::from(writer))));
             tokio::task::block_in_place(|| reader.read_exact(&mut [0]).unwrap());
             unread.push(reader);
             let url = silent_url.clone();
