@@ -14,7 +14,7 @@ use gridlane_peer::http::Purpose;
 use gridlane_plan::judge::{Event as Heard, Judge, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::Found as Earlier;
-use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_store::path_target::{PathTarget, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
                     sweep(&path);
                     return Err(exists(&path));
                 }
-                let (partial, earlier) = PartialFile::open(&path, &options.journal_keys)?;
+                let (partial, earlier) = PathTarget::open(&path, &options.journal_keys)?;
                 found = earlier;
                 (Sink::Partial(partial), overwrite, None)
             }
@@ -482,7 +482,7 @@ impl<'a> Run<'a> {
         let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let is_recorded = self.target.partial().is_some_and(PartialFile::is_recorded);
+        let is_recorded = self.target.partial().is_some_and(PathTarget::is_recorded);
         let is_useless = has_none || !is_recorded && self.target.pieces().is_none();
         let nothing_to_keep = is_useless && !self.earlier_kept;
         let has_no_right_piece = self.judge.has_no_right_piece(&self.target.ledger());

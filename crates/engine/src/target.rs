@@ -9,7 +9,7 @@ use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, ChecksumKind, Result};
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::{Ledger, Piece, PieceHashes, Sender};
-use gridlane_store::partial::PartialFile;
+use gridlane_store::path_target::PathTarget;
 use gridlane_sys::file::start_writeback;
 use tokio::sync::mpsc;
 
@@ -41,7 +41,7 @@ pub(crate) struct Target {
 /// The two kinds of targets.
 pub(crate) enum Sink {
     /// Positioned writes.
-    Partial(PartialFile),
+    Partial(PathTarget),
     /// In order.
     Ordered(Feed),
 }
@@ -80,7 +80,7 @@ impl Target {
     }
 
     /// The file, of a target that is one.
-    pub(crate) fn partial(&self) -> Option<&PartialFile> {
+    pub(crate) fn partial(&self) -> Option<&PathTarget> {
         match &self.sink {
             Sink::Partial(partial) => Some(partial),
             Sink::Ordered(_) => None,
@@ -228,7 +228,7 @@ impl Target {
         }
     }
 
-    fn check_in_file(&self, pieces: &Pieces, partial: &PartialFile, index: u64) -> Result<()> {
+    fn check_in_file(&self, pieces: &Pieces, partial: &PathTarget, index: u64) -> Result<()> {
         let epoch = self.ledger().epoch(pieces.hashes.range(index).start());
         let found = pieces.hash_in_file(index, partial.file(), epoch)?;
         let is_right = pieces.hashes.is_right(index, &found);

@@ -7,7 +7,7 @@
 //! mean, and ones that are slow, broken, far away or like an object store. All of them pass one suite (`conformance`), which is
 //! for those of other crates as well.
 //!
-//! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
+//! [`path_target`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
@@ -27,8 +27,8 @@ pub mod journal;
 pub mod journal_key;
 pub mod links;
 pub mod memory;
-pub mod partial;
 pub mod path;
+pub mod path_target;
 pub mod posix;
 pub mod posix_extras;
 pub mod quota;

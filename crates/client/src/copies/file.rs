@@ -73,7 +73,7 @@ impl FileCopy {
             && let TargetSpec::File { path, .. } = &self.target
         {
             // Perhaps an earlier run was killed when all was there.
-            gridlane_store::partial::sweep(path);
+            gridlane_store::path_target::sweep(path);
         }
         Ok(action)
     }

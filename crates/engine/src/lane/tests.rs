@@ -11,7 +11,7 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Purpose;
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::PieceHashes;
-use gridlane_store::partial::PartialFile;
+use gridlane_store::path_target::PathTarget;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -114,7 +114,7 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
 /// A lane from `url` to a file, with the checksum of the whole file.
 fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>, UnboundedReceiver<Notice>) {
     let (notices, heard) = unbounded_channel();
-    let (partial, _) = PartialFile::open(&dir.join("to"), &Default::default()).unwrap();
+    let (partial, _) = PathTarget::open(&dir.join("to"), &Default::default()).unwrap();
     let mut hasher = Hasher::new(ChecksumKind::Sha1);
     hasher.update(bytes);
     let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);

@@ -44,7 +44,7 @@ const PART_MODE: u32 = 0o600;
 const JOURNAL_MODE: u32 = 0o666;
 
 /// The partial file and the journal of one target.
-pub struct PartialFile {
+pub struct PathTarget {
     turns: Arc<Turns>,
     target: PathBuf,
     part_path: PathBuf,
@@ -73,7 +73,7 @@ enum Step {
     All,
 }
 
-impl PartialFile {
+impl PathTarget {
     /// Opens or makes the partial file of `target`, whose directory must exist. Without a key nothing of an earlier copy is
     /// believed, and nothing recorded for a later one.
     ///
@@ -81,7 +81,7 @@ impl PartialFile {
     ///
     /// `Denied` where somebody else has put a link, or something in the place of one of the two files; `Precondition` while
     /// another copy to the target runs; what opening files brings.
-    pub fn open(target: &Path, keys: &JournalKeys) -> Result<(PartialFile, Found)> {
+    pub fn open(target: &Path, keys: &JournalKeys) -> Result<(PathTarget, Found)> {
         // A link is followed once, here, so that the file it names is replaced and not the link.
         let target = links::follow(target)?;
         let (part_path, journal_path) = beside(&target)?;
@@ -101,7 +101,7 @@ impl PartialFile {
         let begin = journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
         let journal_end = Mutex::new(begin);
         let partial =
-            PartialFile { turns, target, part_path, part, journal_path, journal, journal_end, journal_begin };
+            PathTarget { turns, target, part_path, part, journal_path, journal, journal_end, journal_begin };
         let found = partial.look(key.err())?;
         Ok((partial, found))
     }
@@ -342,7 +342,7 @@ impl PartialFile {
     }
 }
 
-impl Target for PartialFile {
+impl Target for PathTarget {
     fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
@@ -563,8 +563,8 @@ mod tests {
         JournalKeys::at(PLACE.path().join("journal.key"))
     }
 
-    fn open(target: &Path) -> Result<(PartialFile, Found)> {
-        PartialFile::open(target, &keys())
+    fn open(target: &Path) -> Result<(PathTarget, Found)> {
+        PathTarget::open(target, &keys())
     }
 
     fn mode_of(path: &Path) -> u32 {
@@ -575,13 +575,13 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    fn begin(partial: &PartialFile, size_bytes: u64) {
+    fn begin(partial: &PathTarget, size_bytes: u64) {
         partial.restart().unwrap();
         partial.record(&[Record::object(size_bytes)]).unwrap();
     }
 
     /// A copy to which nothing is missing but its end.
-    fn journaled(target: &Path) -> PartialFile {
+    fn journaled(target: &Path) -> PathTarget {
         let (partial, _) = open(target).unwrap();
         begin(&partial, 6);
         partial.write_at(b"abcdef", 0).unwrap();
@@ -590,7 +590,7 @@ mod tests {
     }
 
     /// The first half of one.
-    fn half(target: &Path) -> PartialFile {
+    fn half(target: &Path) -> PathTarget {
         let (partial, _) = open(target).unwrap();
         begin(&partial, 6);
         partial.write_at(b"abc", 0).unwrap();
@@ -828,10 +828,10 @@ mod tests {
         let target = dir.path().join("f");
         drop(half(&target));
         let other = JournalKeys::at(dir.path().join("other.key"));
-        let (partial, found) = PartialFile::open(&target, &other).unwrap();
+        let (partial, found) = PathTarget::open(&target, &other).unwrap();
         assert!(matches!(found, Found::Dropped(_)) && partial.is_recorded(), "{found:?}");
         drop(partial);
-        let (partial, found) = PartialFile::open(&target, &JournalKeys::default()).unwrap();
+        let (partial, found) = PathTarget::open(&target, &JournalKeys::default()).unwrap();
         assert!(matches!(found, Found::Locked(_)) && !partial.is_recorded(), "{found:?}");
         drop(partial);
         // Both files came from elsewhere, as they are.
@@ -852,7 +852,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         let keys = JournalKeys::default();
-        let (partial, found) = PartialFile::open(&target, &keys).unwrap();
+        let (partial, found) = PathTarget::open(&target, &keys).unwrap();
         assert!(matches!(found, Found::Nothing));
         begin(&partial, 3);
         partial.write_at(b"abc", 0).unwrap();
