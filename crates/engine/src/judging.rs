@@ -3,6 +3,7 @@
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_plan as plan;
 use gridlane_plan::judge::{Action, Event as Heard, ReadBack, Scene};
+use gridlane_store::{Expectation, Target as _};
 
 use crate::digests::{self, hash_file_all};
 use crate::events::{Event, State};
@@ -263,7 +264,8 @@ impl Run<'_> {
             // Its lanes are closed.
             Some(partial) => {
                 let size_bytes = self.judge.size_bytes().unwrap_or(0);
-                tokio::task::block_in_place(|| partial.commit(size_bytes, self.overwrite))?;
+                let expectation = if self.overwrite { Expectation::Anything } else { Expectation::Absent };
+                tokio::task::block_in_place(|| partial.commit(size_bytes, &expectation.into()))?;
             }
             None => self.close_lanes(LANE_END_MAX).await?,
         }

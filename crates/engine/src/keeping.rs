@@ -1,6 +1,7 @@
 //! What the journal is told: which object, which sources, which checksum, which bytes.
 
 use gridlane_core::{Checksum, Result};
+use gridlane_store::Target as _;
 use gridlane_store::journal::Record;
 
 use crate::events::Event;

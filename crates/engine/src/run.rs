@@ -13,8 +13,8 @@ use gridlane_peer::descriptors::{Descriptors, RunningCopy};
 use gridlane_peer::http::Purpose;
 use gridlane_plan::judge::{Event as Heard, Judge, Terms};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::Found as Earlier;
 use gridlane_store::path_target::{PathTarget, exists, sweep};
+use gridlane_store::{Found as Earlier, Target as _};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
@@ -482,7 +482,7 @@ impl<'a> Run<'a> {
         let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let is_recorded = self.target.partial().is_some_and(PathTarget::is_recorded);
+        let is_recorded = self.target.partial().is_some_and(gridlane_store::Target::is_recorded);
         let is_useless = has_none || !is_recorded && self.target.pieces().is_none();
         let nothing_to_keep = is_useless && !self.earlier_kept;
         let has_no_right_piece = self.judge.has_no_right_piece(&self.target.ledger());

@@ -9,8 +9,7 @@ use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, ChecksumKind, Result};
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::{Ledger, Piece, PieceHashes, Sender};
-use gridlane_store::path_target::PathTarget;
-use gridlane_sys::file::start_writeback;
+use gridlane_store::{PathTarget, Target as _};
 use tokio::sync::mpsc;
 
 use crate::notice::Notice;
@@ -147,7 +146,6 @@ impl Target {
                     false => write()?,
                     true => tokio::task::block_in_place(write)?,
                 }
-                start_writeback(partial.file(), offset, bytes.len() as u64);
                 self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
             }
             // On the heap: all that an upload may have to do is in it.

@@ -1,76 +1,53 @@
-//! A file that is being written and becomes visible, under its own name, only when it is complete.
+//! A file of this machine as a target: it becomes visible, under its own name, only when it is complete.
 //!
 //! For a target `dir/name` there are, while it is written, `dir/.name.gridlane-part` (the bytes) and
-//! `dir/.name.gridlane-journal` (see [`journal`](mod@crate::journal)). The order of a successful end:
-//! bytes synced, partial file renamed to the target, journal removed, directory synced. A kill between two steps leaves
-//! either a partial file with a journal that describes it, from which the same command goes on, or the complete target and
-//! a journal without a partial file. The journal cannot go first: a kill would leave all bytes and nothing that vouches for
-//! them. So the two calls follow each other at once, and a journal that is left all the same is removed by the next start
-//! that finds the target complete ([`sweep`]) or replaces it. After a loss of power the file system has made both calls, the
-//! first one, or none.
+//! `dir/.name.gridlane-journal` (see [`journal`](mod@crate::journal)). `partial/mod.rs` tells the order of a successful end, and
+//! what a kill leaves. A journal that is left without bytes is removed by the next start that finds the target complete
+//! ([`sweep`]) or replaces it.
 //!
-//! What is renamed is what was written: the name must still be that of the file that is open, which must be as long as it
-//! should be. Others in the directory may have put something else there, or cut it.
+//! Both are in the directory that was opened at the beginning. It must still be at the path that was named when the file gets
+//! its name: one that was moved or replaced meanwhile gets nothing.
 //!
-//! One process at a time: the journal is locked while it is open. Nobody but the user can open the partial file; the target
+//! One process at a time: the journal is locked while it is open. Only the user can open the partial file; the target
 //! gets its mode when it is complete.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gridlane_core::limits::NAME_BYTES_MAX;
 use gridlane_core::name::{JOURNAL_END, PART_END};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use gridlane_share::Turns;
-use gridlane_sys::file::start_writeback;
-use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fsync, openat, stat, statat, unlinkat};
 
-use crate::journal::{self, Chain, JOURNAL_VERSION, Record, Unusable};
+use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::links;
-use crate::posix::{described, turns_of};
+use crate::partial::{
+    Ending, Failure, JournalFile, Locked, Owner, Partial, Place, Step, Unusable, Writeback, is_same, kind_of,
+    open_or_make,
+};
+use crate::posix::{described, described_at, set_modified, turns_of};
 use crate::storage::{Committed, Completion, Expectation};
 use crate::target::{Found, Target};
 
-/// Nobody else looks at a partial file, nor changes what was compared already.
+/// No other user looks at a partial file, nor changes what was compared already.
 const PART_MODE: u32 = 0o600;
-/// As usual: less the umask.
+/// The usual one, less the umask.
 const JOURNAL_MODE: u32 = 0o666;
 
-/// The partial file and the journal of one target.
+/// The partial file and the journal of one path.
 pub struct PathTarget {
     turns: Arc<Turns>,
     target: PathBuf,
-    part_path: PathBuf,
-    part: File,
-    journal_path: PathBuf,
-    journal: File,
-    /// Where the next record goes, and what it is tagged with; `None` where there is no key: nothing is recorded.
-    journal_end: Mutex<Option<End>>,
-    /// Before its first line.
-    journal_begin: Option<Chain>,
-}
-
-/// The end of a journal.
-#[derive(Clone, Debug)]
-struct End {
-    at_bytes: u64,
-    chain: Chain,
-}
-
-/// How far a commit goes: all the way, unless a test wants to see what a kill leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Moded,
-    Synced,
-    Renamed,
-    All,
+    directory: Arc<OwnedFd>,
+    partial: Partial,
 }
 
 impl PathTarget {
@@ -79,109 +56,43 @@ impl PathTarget {
     ///
     /// # Errors
     ///
-    /// `Denied` where somebody else has put a link, or something in the place of one of the two files; `Precondition` while
+    /// `Denied` where another user has put a link, or something in the place of one of the two files; `Precondition` while
     /// another copy to the target runs; what opening files brings.
     pub fn open(target: &Path, keys: &JournalKeys) -> Result<(PathTarget, Found)> {
         // A link is followed once, here, so that the file it names is replaced and not the link.
         let target = links::follow(target)?;
         let (part_path, journal_path) = beside(&target)?;
-        let journal = lock(&journal_path, &target)?;
-        let part = open(&part_path, PART_MODE)?;
+        let directory = open_directory(&target)?;
+        let name = name_of(&target);
+        if let Err(cause @ rustix::io::Errno::NAMETOOLONG) =
+            statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            return Err(cannot_make(&target, &cause.into()));
+        }
+        let journal = Locked::take(&directory, name_of(&journal_path), JOURNAL_MODE)
+            .map_err(|why| unusable(why, &journal_path, &target))?;
+        let part_name = name_of(&part_path);
+        remove_second_name(&directory, part_name, name);
+        let part = open_or_make(&directory, part_name, PART_MODE, Owner::Ours)
+            .map_err(|why| unusable(why, &part_path, &target))?;
+        let meta = part.metadata().map_err(|cause| cannot_look(&part_path, &cause))?;
         // One that an earlier version made, for others to read.
-        if part.metadata().is_ok_and(|meta| meta.mode() & 0o777 != PART_MODE) {
+        if meta.mode() & 0o777 != PART_MODE {
             let _ = part.set_permissions(fs::Permissions::from_mode(PART_MODE));
         }
         let turns = turns_of(&part);
-        let key = keys.key();
-        let name = target.file_name().unwrap_or_default();
-        let journal_begin = match &key {
-            Ok(key) => Some(Chain::new((*key).clone(), name.as_bytes(), meta_of(&part, &part_path)?.ino())),
-            Err(_) => None,
-        };
-        let begin = journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
-        let journal_end = Mutex::new(begin);
-        let partial =
-            PathTarget { turns, target, part_path, part, journal_path, journal, journal_end, journal_begin };
-        let found = partial.look(key.err())?;
-        Ok((partial, found))
-    }
-
-    /// Reads what an earlier copy has left, with the reason why there is `no_key`.
-    fn look(&self, no_key: Option<&str>) -> Result<Found> {
-        let is_empty = self.size()? == 0;
-        let Some(mut chain) = self.journal_begin.clone() else {
-            let why = no_key.unwrap_or_default();
-            let has_journal = meta_of(&self.journal, &self.journal_path)?.len() > 0;
-            return Ok(match (is_empty, has_journal) {
-                (true, _) => Found::Nothing,
-                (false, true) => Found::Locked(why.to_owned()),
-                (false, false) => Found::Dropped(why.to_owned()),
-            });
-        };
-        let read = journal::read(&self.journal, &mut chain).map_err(|cause| {
-            Error::local_io(format!("cannot read {}", self.journal_path.display()), &cause)
-        })?;
-        Ok(match read {
-            Ok((journaled, at_bytes)) => {
-                *self.journal_end() = Some(End { at_bytes, chain });
-                Found::Earlier(journaled)
-            }
-            // What a kill between the last two steps has left: the journal is that of a file which has its name.
-            Err(_) if is_empty => Found::Nothing,
-            Err(Unusable::Empty | Unusable::Damaged) => Found::Dropped("its journal is damaged".into()),
-            Err(Unusable::Version(version)) => {
-                Found::Dropped(format!("its journal has version {version}, not {JOURNAL_VERSION}"))
-            }
-            Err(Unusable::Foreign) => {
-                Found::Dropped("its journal was not written here by this user, or about another file".into())
-            }
-        })
-    }
-
-    /// Forgets everything: no bytes, no records.
-    pub fn restart(&self) -> Result<()> {
-        self.truncate(0)?;
-        self.restart_journal()
-    }
-
-    /// Forgets the records, and keeps the bytes: whoever calls this can tell which of them are right.
-    pub fn restart_journal(&self) -> Result<()> {
-        self.journal.set_len(0).map_err(|cause| self.journal_error(&cause))?;
-        *self.journal_end() = self.journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
-        Ok(())
-    }
-
-    /// Cuts or extends the partial file.
-    pub fn truncate(&self, size_bytes: u64) -> Result<()> {
-        self.part.set_len(size_bytes).map_err(|cause| self.write_error(&cause))
-    }
-
-    /// Whether a later copy will believe what is recorded here.
-    pub fn is_recorded(&self) -> bool {
-        self.journal_begin.is_some()
-    }
-
-    /// Appends to the journal.
-    pub fn record(&self, records: &[Record]) -> Result<()> {
-        let mut end = self.journal_end();
-        let Some(End { at_bytes, chain }) = &mut *end else { return Ok(()) };
-        *at_bytes = journal::append(&self.journal, *at_bytes, chain, records)
-            .map_err(|cause| self.journal_error(&cause))?;
-        Ok(())
-    }
-
-    fn journal_end(&self) -> std::sync::MutexGuard<'_, Option<End>> {
-        self.journal_end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes all of `bytes` at `offset`.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.part.write_all_at(bytes, offset).map_err(|cause| self.write_error(&cause))
+        let journal = journal.of(keys, name.as_bytes(), meta.ino());
+        let found = journal
+            .look(meta.len() == 0)
+            .map_err(|cause| Error::local_io(format!("cannot read {}", journal_path.display()), &cause))?;
+        let part_name = part_name.to_owned();
+        let partial = Partial::new(Arc::clone(&directory), part_name, part, Some(journal), Writeback::Each);
+        Ok((PathTarget { turns, target, directory, partial }, found))
     }
 
     /// The bytes as they are now, for reading back.
     pub fn file(&self) -> &File {
-        &self.part
+        self.partial.file()
     }
 
     /// Where the complete file will be.
@@ -189,156 +100,60 @@ impl PathTarget {
         &self.target
     }
 
-    /// Bytes free for an unprivileged user on the target's file system.
-    pub fn free_bytes(&self) -> Option<u64> {
-        let space = rustix::fs::fstatvfs(&self.part).ok()?;
-        Some(space.f_bavail.saturating_mul(space.f_frsize))
-    }
-
-    /// Bytes that the partial file has on the disk already.
-    pub fn allocated_bytes(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
-        self.part.metadata().map_or(0, |meta| meta.blocks() * 512)
-    }
-
-    /// Whether the bytes that were written may be others by now: the file has become shorter than `size_bytes`, or there is
-    /// a hole in it although all of it was written, as when it was cut and then written behind the cut. A file system that
-    /// makes holes of zeros by itself gives rise to this as well.
-    ///
-    /// # Errors
-    ///
-    /// `LocalIo` when the name is no longer that of the file that was written.
-    pub fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
-        self.check_name()?;
-        if self.size()? < size_bytes {
-            return Ok(true);
-        }
-        // What cannot tell holes says that there is one behind the last byte.
-        let hole = rustix::fs::seek(&self.part, rustix::fs::SeekFrom::Hole(0));
-        Ok(size_bytes > 0 && hole.is_ok_and(|at| at < size_bytes))
-    }
-
-    /// Makes the file visible, cut to `size_bytes`: its bytes are synced first, and it replaces an existing target only when
-    /// `overwrite` says so.
-    ///
-    /// # Errors
-    ///
-    /// `Precondition` when the target exists and may not be replaced; `LocalIo` when the partial file is no longer the one
-    /// that was written, or shorter, and when a step fails.
-    pub fn commit(&self, size_bytes: u64, overwrite: bool) -> Result<()> {
-        self.commit_up_to(Step::All, size_bytes, overwrite)
-    }
-
-    fn commit_up_to(&self, last: Step, size_bytes: u64, overwrite: bool) -> Result<()> {
-        if self.size()? > size_bytes {
-            self.truncate(size_bytes)?;
-        }
-        self.set_final_mode(overwrite)?;
-        if last == Step::Moded {
-            return Ok(());
-        }
-        self.part.sync_data().map_err(|cause| self.write_error(&cause))?;
-        // As late as can be.
-        self.check_name()?;
-        self.check_size(size_bytes)?;
-        if last == Step::Synced {
-            return Ok(());
-        }
-        let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        let renamed = match renameat_with(CWD, &self.part_path, CWD, &self.target, flags) {
-            // A file system without the flag: look, then rename; the window is a few microseconds.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !self.target.exists() => {
-                fs::rename(&self.part_path, &self.target)
+    fn commit_up_to(&self, last: Step, size_bytes: u64, completion: &Completion) -> Result<Committed> {
+        let ending = PathEnding { target: self, size_bytes, completion };
+        let replaced = self.partial.publish_up_to(last, &ending).map_err(|failure| match failure {
+            Failure::Unexpected if completion.expectation != Expectation::Absent => {
+                changed_error(&self.target)
             }
-            other => other.map_err(io::Error::from),
-        };
-        renamed.map_err(|cause| match cause.kind() {
-            io::ErrorKind::AlreadyExists => exists(&self.target),
-            _ => Error::local_io(format!("cannot name it {}", self.target.display()), &cause),
+            other => self.error(other, size_bytes),
         })?;
-        // What came between the look and the rename is seen now, by whoever did it as well. Nothing is done before: others
-        // may use the file from now on.
-        let looked = self.check_target(size_bytes);
-        if last == Step::Renamed {
-            return looked;
-        }
-        // The copy is complete whether or not this succeeds.
-        let _ = fs::remove_file(&self.journal_path);
-        // Some file systems cannot sync a directory.
-        if let Some(dir) = self.target.parent().and_then(|dir| File::open(dir).ok()) {
-            let _ = dir.sync_all();
-        }
-        looked
+        let metadata = described(self.partial.file()).ok_or_else(|| replaced_error(&self.target))?;
+        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 
-    /// Whether what has the target's name is what was written. One that is gone was taken by a program that waited for it.
-    fn check_target(&self, size_bytes: u64) -> Result<()> {
-        match fs::symlink_metadata(&self.target) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-            _ if self.is_at(&self.target) => self.check_size(size_bytes),
-            _ => Err(replaced(&self.target)),
-        }
+    /// The journal, which every such target has.
+    fn journal(&self) -> Option<&JournalFile> {
+        self.partial.journal()
     }
 
-    /// Gives the file the mode that it is to have when it is complete. A failure is no loss: it stays the user's alone.
-    fn set_final_mode(&self, overwrite: bool) -> Result<()> {
-        let ours = meta_of(&self.part, &self.part_path)?;
-        // The journal was made as any other file is here: by the umask, or as the directory says.
-        let usual = meta_of(&self.journal, &self.journal_path)?.mode() & 0o666;
-        // That of a link that somebody has put there is of no interest, as it is replaced.
-        let old = fs::symlink_metadata(&self.target).ok().filter(|_| overwrite);
-        let old = old.filter(|old| old.is_file() && is_kept(old.uid(), ours.uid()));
-        let mode = old.map_or(usual, |old| {
-            let is_same_group = old.gid() == ours.gid() || fchown(&self.part, None, Some(old.gid())).is_ok();
-            mode_after(old.mode(), is_same_group)
-        });
-        // File systems without modes refuse.
-        let _ = self.part.set_permissions(fs::Permissions::from_mode(mode));
-        Ok(())
-    }
-
-    /// Whether `path` is a name of the file that was written, and no link.
-    fn is_at(&self, path: &Path) -> bool {
-        let same = |there: fs::Metadata| {
-            self.part.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
-        };
-        fs::symlink_metadata(path).is_ok_and(same)
-    }
-
-    fn check_name(&self) -> Result<()> {
-        match self.is_at(&self.part_path) {
-            true => Ok(()),
-            false => Err(replaced(&self.part_path)),
-        }
-    }
-
-    fn check_size(&self, size_bytes: u64) -> Result<()> {
-        match self.size()? {
-            found if found == size_bytes => Ok(()),
-            found => {
-                let path = self.part_path.display();
-                let message = format!("{path} has {found} bytes, and {size_bytes} were written: it was cut");
-                Err(meddled(message))
-            }
-        }
-    }
-
-    /// Removes the partial file and its journal.
-    pub fn discard(&self) {
-        let _ = fs::remove_file(&self.part_path);
-        let _ = fs::remove_file(&self.journal_path);
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(meta_of(&self.part, &self.part_path)?.len())
+    fn part_path(&self) -> PathBuf {
+        beside(&self.target).map_or_else(|_| self.target.clone(), |(part_path, _)| part_path)
     }
 
     fn write_error(&self, cause: &io::Error) -> Error {
-        Error::local_io(format!("cannot write {}", self.part_path.display()), cause)
+        Error::local_io(format!("cannot write {}", self.part_path().display()), cause)
     }
 
     fn journal_error(&self, cause: &io::Error) -> Error {
-        Error::local_io(format!("cannot write {}", self.journal_path.display()), cause)
+        let path = beside(&self.target).map_or_else(|_| self.target.clone(), |(_, journal)| journal);
+        Error::local_io(format!("cannot write {}", path.display()), cause)
+    }
+
+    /// In words, of a file that should have `size_bytes`.
+    fn error(&self, failure: Failure, size_bytes: u64) -> Error {
+        match failure {
+            Failure::Replaced if self.partial.is_over() => replaced_error(&self.target),
+            Failure::Replaced | Failure::Over => replaced_error(&self.part_path()),
+            Failure::Cut(found) => {
+                let path = self.part_path();
+                let path = path.display();
+                meddled(format!("{path} has {found} bytes, and {size_bytes} were written: it was cut"))
+            }
+            Failure::Moved => {
+                let directory = self.target.parent().unwrap_or(Path::new("/")).display();
+                meddled(format!(
+                    "{directory} is another directory by now: it was moved or replaced meanwhile"
+                ))
+            }
+            Failure::Unexpected => exists(&self.target),
+            Failure::Write(cause) => self.write_error(&cause),
+            Failure::Rename(cause) if cause.kind() == io::ErrorKind::AlreadyExists => exists(&self.target),
+            Failure::Rename(cause) => {
+                Error::local_io(format!("cannot name it {}", self.target.display()), &cause)
+            }
+            Failure::Store(error) => error.into(),
+        }
     }
 }
 
@@ -352,124 +167,194 @@ impl Target for PathTarget {
     }
 
     fn size_bytes(&self) -> Result<u64> {
-        self.size()
+        self.partial.size_bytes().map_err(|cause| cannot_look(&self.part_path(), &cause))
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.allocated_bytes()
+        self.partial.allocated_bytes()
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        self.free_bytes()
+        self.partial.free_bytes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.write_at(bytes, offset)?;
-        start_writeback(&self.part, offset, bytes.len() as u64);
-        Ok(())
+        self.partial.write_at(bytes, offset).map_err(|cause| self.write_error(&cause))
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.part.read_at(into, offset)
+        self.partial.file().read_at(into, offset)
     }
 
     fn is_recorded(&self) -> bool {
-        self.is_recorded()
+        self.journal().is_some_and(JournalFile::is_recorded)
     }
 
     fn record(&self, records: &[Record]) -> Result<()> {
-        self.record(records)
+        self.journal()
+            .map_or(Ok(()), |journal| journal.record(records))
+            .map_err(|cause| self.journal_error(&cause))
     }
 
     fn restart(&self) -> Result<()> {
-        self.restart()
-    }
-
-    fn restart_journal(&self) -> Result<()> {
+        self.partial.file().set_len(0).map_err(|cause| self.write_error(&cause))?;
         self.restart_journal()
     }
 
+    fn restart_journal(&self) -> Result<()> {
+        self.journal().map_or(Ok(()), JournalFile::restart).map_err(|cause| self.journal_error(&cause))
+    }
+
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
-        self.is_doubtful(size_bytes)
+        self.partial.is_doubtful(size_bytes).map_err(|failure| self.error(failure, size_bytes))
     }
 
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
-        let old = File::open(&self.target).ok().and_then(|old| described(&old));
-        if let Expectation::Tag(tag) = &completion.expectation
-            && old.as_ref().is_none_or(|old| old.tag != *tag)
-        {
-            return Err(Error::new(
-                ErrorKind::Precondition,
-                format!("{} has changed", self.target.display()),
-            )
-            .fault(Fault::Caller));
-        }
-        self.commit(size_bytes, completion.expectation != Expectation::Absent)?;
-        let metadata = described(&self.part).ok_or_else(|| replaced(&self.target))?;
-        Ok(Committed {
-            metadata,
-            replaced: old.is_some(),
-            replaced_bytes: old.map_or(0, |old| old.size_bytes),
-        })
+        self.commit_up_to(Step::All, size_bytes, completion)
     }
 
     fn discard(&self) {
-        self.discard();
+        self.partial.discard();
     }
 }
 
-/// Whether a file of `owner` hands its mode on to the one that `caller` puts in its place.
+/// The end of a file that gets its name beside where it was written.
+struct PathEnding<'a> {
+    target: &'a PathTarget,
+    size_bytes: u64,
+    completion: &'a Completion,
+}
+
+impl PathEnding<'_> {
+    fn overwrites(&self) -> bool {
+        self.completion.expectation != Expectation::Absent
+    }
+}
+
+impl Ending for PathEnding<'_> {
+    fn size_bytes(&self) -> Option<u64> {
+        Some(self.size_bytes)
+    }
+
+    /// Gives the file the mode that it is to have when it is complete. A failure is no loss: it stays the user's alone.
+    fn prepare(&self, part: &File) -> std::result::Result<(), Failure> {
+        let ours = part.metadata().map_err(Failure::Write)?;
+        // The journal was made as any other file is here: by the umask, or as the directory says.
+        let journal = self.target.journal().map(|journal| journal.file().metadata());
+        let usual =
+            journal.transpose().map_err(Failure::Write)?.map_or(PART_MODE, |meta| meta.mode() & 0o666);
+        // That of a link that another user has put there is of no interest, as it is replaced.
+        let old = fs::symlink_metadata(&self.target.target).ok().filter(|_| self.overwrites());
+        let old = old.filter(|old| old.is_file() && is_kept(old.uid(), ours.uid()));
+        let mode = old.map_or(usual, |old| {
+            let is_same_group = old.gid() == ours.gid() || fchown(part, None, Some(old.gid())).is_ok();
+            mode_after(old.mode(), is_same_group)
+        });
+        // File systems without modes refuse.
+        let _ = part.set_permissions(fs::Permissions::from_mode(mode));
+        match self.completion.modified {
+            Some(modified) => Ok(set_modified(part, modified)?),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&self, part: &File) -> io::Result<()> {
+        part.sync_data()
+    }
+
+    fn place(&self) -> std::result::Result<Place<'_>, Failure> {
+        let PathTarget { target, directory, .. } = self.target;
+        let opened = fstat(directory).map_err(|cause| Failure::Rename(cause.into()))?;
+        let is_there = match stat(parent_of(target)) {
+            Ok(there) => is_same(&there, &opened),
+            // One that was removed has no other in its place: the rename tells.
+            Err(_) => opened.st_nlink == 0,
+        };
+        if !is_there {
+            return Err(Failure::Moved);
+        }
+        let name = name_of(target);
+        if let Expectation::Tag(tag) = &self.completion.expectation
+            && described_at(directory, name).is_none_or(|old| old.tag != *tag)
+        {
+            return Err(Failure::Unexpected);
+        }
+        Ok(Place { directory: Arc::clone(directory), name, replaces: self.overwrites(), changing: None })
+    }
+
+    fn renamed(&self, partial: &Partial) -> std::result::Result<(), Failure> {
+        self.target.check_target(partial, self.size_bytes)
+    }
+
+    /// Some file systems cannot sync a directory.
+    fn sync_names(&self, directory: &OwnedFd) -> std::result::Result<(), Failure> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let _ = openat(directory, ".", flags, Mode::empty()).and_then(fsync);
+        Ok(())
+    }
+}
+
+impl PathTarget {
+    /// Looks whether the target's name is that of what was written. One that is gone was taken by a program that waited for it.
+    fn check_target(&self, partial: &Partial, size_bytes: u64) -> std::result::Result<(), Failure> {
+        let name = name_of(&self.target);
+        match statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            _ if partial.is_at(&self.directory, name) => partial.check_size(size_bytes),
+            _ => Err(Failure::Replaced),
+        }
+    }
+}
+
+/// True if a file of `owner` hands its mode on to the one that `caller` puts in its place.
 fn is_kept(owner: u32, caller: u32) -> bool {
     owner == caller
 }
 
-/// The mode of a file that replaces one of `mode`. Who could read the old content, and nobody else, can read the new one.
-/// Not a bit of what lets programs run as somebody else: these are other bytes.
+/// The mode of a file that replaces one of `mode`: all users that could read the old content can read the new one, and no others.
+/// Not a bit of what lets programs run as another user: these are other bytes.
 fn mode_after(mode: u32, is_same_group: bool) -> u32 {
     match is_same_group {
         true => mode & 0o777,
-        // Another group gets what everybody gets, at most.
+        // Another group gets what everyone gets, at most.
         false => mode & (0o707 | (mode & 0o007) << 3),
     }
 }
 
-/// Opens the journal for one process at a time.
-fn lock(journal_path: &Path, target: &Path) -> Result<File> {
-    loop {
-        let journal = open(journal_path, JOURNAL_MODE)?;
-        match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let message = format!("another copy to {} is running", target.display());
-                return Err(Error::new(ErrorKind::Precondition, message)
-                    .fault(Fault::Caller)
-                    .hint("wait for it, or stop it"));
-            }
-            // A file system without locks: as safe as without this program.
-            Err(_) => return Ok(journal),
-            Ok(()) => {}
-        }
-        // Whoever held the lock may have finished and removed the file between our two calls.
-        let same = |meta: fs::Metadata| journal.metadata().is_ok_and(|ours| ours.ino() == meta.ino());
-        if fs::symlink_metadata(journal_path).is_ok_and(same) {
-            return Ok(journal);
-        }
+/// Removes the journal that a kill has left beside a target that is complete, and a second name of it. Whatever else is there
+/// stays: what belongs to a copy that runs or can be continued, and what other users have put there.
+pub fn sweep(target: &Path) {
+    let Ok(target) = links::follow(target) else { return };
+    let (Ok((part_path, journal_path)), Ok(directory)) = (beside(&target), open_directory(&target)) else {
+        return;
+    };
+    let (name, part, journal) = (name_of(&target), name_of(&part_path), name_of(&journal_path));
+    let look = |name: &OsStr| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_rest = || match (look(name), look(part)) {
+        (Ok(_), Err(_)) => true,
+        (Ok(complete), Ok(part)) => is_same(&complete, &part),
+        (Err(_), _) => false,
+    };
+    if look(journal).is_err() || !is_rest() {
+        return;
+    }
+    // A process that has the lock is about to make the partial file.
+    let Ok(lock) = Locked::take(&directory, journal, JOURNAL_MODE) else { return };
+    if is_rest() {
+        remove_second_name(&directory, part, name);
+        lock.remove();
     }
 }
 
-/// Removes the journal that a kill has left beside a target that is complete. Whatever else is there stays: what belongs to
-/// a copy that runs or can be continued, and what somebody else has put there.
-pub fn sweep(target: &Path) {
-    let Ok((part_path, journal_path)) = links::follow(target).and_then(|target| beside(&target)) else {
-        return;
-    };
-    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    if !is_there(target) || !is_there(&journal_path) || is_there(&part_path) {
-        return;
-    }
-    // Whoever has the lock is about to make the partial file.
-    let Ok(_journal) = lock(&journal_path, target) else { return };
-    if !is_there(&part_path) {
-        let _ = fs::remove_file(&journal_path);
+/// Removes the partial file where it is a second name of the complete one: on a file system that links instead of renaming, a
+/// kill between the two calls leaves both.
+fn remove_second_name(directory: &OwnedFd, part: &OsStr, name: &OsStr) {
+    let look = |name: &OsStr| statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    if let (Ok(part_stat), Ok(complete)) = (look(part), look(name))
+        && is_same(&part_stat, &complete)
+        && kind_of(&complete) == rustix::fs::FileType::RegularFile
+    {
+        let _ = unlinkat(directory, part, AtFlags::empty());
     }
 }
 
@@ -480,7 +365,7 @@ pub fn exists(target: &Path) -> Error {
         .hint(Hint::ReplaceOrRename)
 }
 
-/// Where the partial file and the journal of `target` are.
+/// The places of the partial file and the journal of `target`.
 pub fn beside(target: &Path) -> Result<(PathBuf, PathBuf)> {
     let name = target.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("{} does not name a file", target.display()))
@@ -504,41 +389,53 @@ fn hidden(name: &OsStr, end: &str) -> OsString {
     hidden
 }
 
-fn open(path: &Path, mode: u32) -> Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(mode)
-        .custom_flags(flags.bits() as i32)
-        .open(path);
-    let file = opened.map_err(|cause| {
-        let error = Error::local_io(format!("cannot make {}", path.display()), &cause);
-        match cause.kind() {
-            io::ErrorKind::NotFound => error.hint("make the directory first"),
-            _ => error,
+fn parent_of(target: &Path) -> &Path {
+    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}
+
+/// The directory that a target is in.
+fn open_directory(target: &Path) -> Result<Arc<OwnedFd>> {
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat(CWD, parent_of(target), flags, Mode::empty());
+    opened.map(Arc::new).map_err(|cause| cannot_make(target, &cause.into()))
+}
+
+fn cannot_make(path: &Path, cause: &io::Error) -> Error {
+    let error = Error::local_io(format!("cannot make {}", path.display()), cause);
+    match cause.kind() {
+        io::ErrorKind::NotFound => error.hint("make the directory first"),
+        _ => error,
+    }
+}
+
+/// The error for a file beside `target` that cannot be used.
+fn unusable(why: Unusable, path: &Path, target: &Path) -> Error {
+    match why {
+        Unusable::Io(cause) => cannot_make(path, &cause),
+        Unusable::Locked => {
+            let message = format!("another copy to {} is running", target.display());
+            Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint("wait for it, or stop it")
         }
-    })?;
-    // Whoever can write to the directory must not make us write elsewhere, through a link of any kind, nor
-    // keep a way to change what we have checked.
-    let meta = meta_of(&file, path)?;
-    let is_ours = meta.is_file() && meta.nlink() <= 1 && meta.uid() == rustix::process::geteuid().as_raw();
-    match is_ours {
-        true => Ok(file),
-        false => {
+        Unusable::Foreign => {
             let message = format!("{} was put there by somebody else", path.display());
-            Err(Error::new(ErrorKind::Denied, message).fault(Fault::Local).hint("remove it"))
+            Error::new(ErrorKind::Denied, message).fault(Fault::Local).hint("remove it")
         }
     }
 }
 
-fn meta_of(file: &File, path: &Path) -> Result<fs::Metadata> {
-    file.metadata().map_err(|cause| Error::local_io(format!("cannot look at {}", path.display()), &cause))
+fn cannot_look(path: &Path, cause: &io::Error) -> Error {
+    Error::local_io(format!("cannot look at {}", path.display()), cause)
 }
 
-fn replaced(path: &Path) -> Error {
+fn changed_error(target: &Path) -> Error {
+    Error::new(ErrorKind::Precondition, format!("{} has changed", target.display())).fault(Fault::Caller)
+}
+
+fn replaced_error(path: &Path) -> Error {
     meddled(format!(
         "{} is not the file that was written: it was removed or replaced meanwhile",
         path.display()
@@ -575,9 +472,23 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    /// Makes it visible, and replaces what is there if that is said.
+    fn commit(partial: &PathTarget, size_bytes: u64, overwrite: bool) -> Result<Committed> {
+        commit_up_to(partial, Step::All, size_bytes, overwrite)
+    }
+
+    fn commit_up_to(partial: &PathTarget, last: Step, size_bytes: u64, overwrite: bool) -> Result<Committed> {
+        let expectation = if overwrite { Expectation::Anything } else { Expectation::Absent };
+        partial.commit_up_to(last, size_bytes, &expectation.into())
+    }
+
     fn begin(partial: &PathTarget, size_bytes: u64) {
         partial.restart().unwrap();
         partial.record(&[Record::object(size_bytes)]).unwrap();
+    }
+
+    fn check_target(target: &PathTarget) -> std::result::Result<(), Failure> {
+        target.check_target(&target.partial, 6)
     }
 
     /// A copy to which nothing is missing but its end.
@@ -608,7 +519,7 @@ mod tests {
         partial.write_at(b"def", 3).unwrap();
         partial.write_at(b"abc", 0).unwrap();
         assert!(!target.exists());
-        partial.commit(6, false).unwrap();
+        commit(&partial, 6, false).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"abcdef");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -621,7 +532,7 @@ mod tests {
         for (overwrite, expected) in [(false, &b"old"[..]), (true, b"")] {
             let (partial, _) = open(&target).unwrap();
             begin(&partial, 0);
-            let outcome = partial.commit(0, overwrite);
+            let outcome = commit(&partial, 0, overwrite);
             assert_eq!(outcome.is_ok(), overwrite);
             if let Err(error) = outcome {
                 assert_eq!(error.kind(), ErrorKind::Precondition);
@@ -631,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_opens_a_partial_file_and_a_new_target_has_the_usual_mode() {
+    fn no_other_user_opens_a_partial_file_and_a_new_target_has_the_usual_mode() {
         let dir = tempfile::tempdir().unwrap();
         let (target, usual) = (dir.path().join("f"), dir.path().join("usual"));
         fs::write(&usual, b"").unwrap();
@@ -640,7 +551,7 @@ mod tests {
         let (partial, _) = open(&target).unwrap();
         begin(&partial, 0);
         assert_eq!(mode_of(&part_path), 0o600);
-        partial.commit(0, false).unwrap();
+        commit(&partial, 0, false).unwrap();
         assert_eq!(mode_of(&target), mode_of(&usual));
     }
 
@@ -654,7 +565,7 @@ mod tests {
             set_mode(&target, old);
             let (partial, _) = open(&target).unwrap();
             begin(&partial, 0);
-            partial.commit(0, true).unwrap();
+            commit(&partial, 0, true).unwrap();
             assert_eq!(mode_of(&target), new, "after {old:o}");
         }
     }
@@ -673,7 +584,7 @@ mod tests {
             set_mode(&target, mode);
             let (partial, _) = open(&target).unwrap();
             begin(&partial, 0);
-            partial.commit(0, true).unwrap();
+            commit(&partial, 0, true).unwrap();
             let meta = fs::metadata(&target).unwrap();
             assert_eq!(
                 (mode_of(&target), meta.uid()),
@@ -712,7 +623,7 @@ mod tests {
             assert!(!partial.is_doubtful(6).unwrap());
             meddle();
             assert!(partial.is_doubtful(6).unwrap_or(true));
-            assert_eq!(partial.commit(6, false).unwrap_err().kind(), ErrorKind::LocalIo);
+            assert_eq!(commit(&partial, 6, false).unwrap_err().kind(), ErrorKind::LocalIo);
             assert!(!target.exists());
             partial.discard();
         }
@@ -727,7 +638,7 @@ mod tests {
         partial.write_at(&[7; 2 << 20], 0).unwrap();
         partial.file().set_len(0).unwrap();
         partial.write_at(&[7; 1 << 20], 2 << 20).unwrap();
-        assert_eq!(partial.size().unwrap(), 3 << 20);
+        assert_eq!(partial.size_bytes().unwrap(), 3 << 20);
         assert!(partial.is_doubtful(3 << 20).unwrap());
         partial.write_at(&[7; 2 << 20], 0).unwrap();
         assert!(!partial.is_doubtful(3 << 20).unwrap());
@@ -738,26 +649,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (target, moved) = (dir.path().join("f"), dir.path().join("moved"));
         let partial = journaled(&target);
-        partial.commit_up_to(Step::Renamed, 6, false).unwrap();
-        assert!(partial.check_target(6).is_ok());
+        commit_up_to(&partial, Step::Renamed, 6, false).unwrap();
+        assert!(check_target(&partial).is_ok());
         fs::rename(&target, &moved).unwrap();
-        assert!(partial.check_target(6).is_ok(), "a program waited for it");
+        assert!(check_target(&partial).is_ok(), "a program waited for it");
         fs::write(&target, b"fedcba").unwrap();
-        assert_eq!(partial.check_target(6).unwrap_err().kind(), ErrorKind::LocalIo);
+        assert!(check_target(&partial).is_err());
         fs::rename(&moved, &target).unwrap();
-        partial.truncate(5).unwrap();
-        assert_eq!(partial.check_target(6).unwrap_err().kind(), ErrorKind::LocalIo);
+        partial.file().set_len(5).unwrap();
+        assert!(check_target(&partial).is_err());
     }
 
     #[test]
     fn the_journal_of_a_file_that_was_named_is_no_part_of_the_next_copy() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        journaled(&target).commit_up_to(Step::Renamed, 6, false).unwrap();
+        commit_up_to(&journaled(&target), Step::Renamed, 6, false).unwrap();
         let (partial, found) = open(&target).unwrap();
         assert!(matches!(found, Found::Nothing), "{found:?}");
         begin(&partial, 0);
-        partial.commit(0, true).unwrap();
+        commit(&partial, 0, true).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"");
     }
 
@@ -779,11 +690,11 @@ mod tests {
     /// A kill behind each step of the end, and the next start.
     #[test]
     fn wherever_a_kill_comes_nothing_is_lost_and_nothing_stays() {
-        for last in [Step::Moded, Step::Synced, Step::Renamed, Step::All] {
+        for last in [Step::Prepared, Step::Synced, Step::Renamed, Step::All] {
             let dir = tempfile::tempdir().unwrap();
             let target = dir.path().join("f");
             let partial = journaled(&target);
-            partial.commit_up_to(last, 6, false).unwrap();
+            commit_up_to(&partial, last, 6, false).unwrap();
             drop(partial);
             if last < Step::Renamed {
                 assert!(!target.exists());
@@ -791,7 +702,7 @@ mod tests {
                 let (partial, found) = open(&target).unwrap();
                 let Found::Earlier(journaled) = found else { panic!("{last:?}: {found:?}") };
                 assert_eq!(journaled.done.len(), 1);
-                partial.commit(6, false).unwrap();
+                commit(&partial, 6, false).unwrap();
             }
             sweep(&target);
             assert_eq!(fs::read(&target).unwrap(), b"abcdef");
@@ -857,7 +768,7 @@ mod tests {
         begin(&partial, 3);
         partial.write_at(b"abc", 0).unwrap();
         assert_eq!(fs::metadata(beside(&target).unwrap().1).unwrap().len(), 0);
-        partial.commit(3, false).unwrap();
+        commit(&partial, 3, false).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"abc");
     }
 
@@ -898,8 +809,55 @@ mod tests {
             let (partial, found) = open(&target).unwrap();
             assert!(matches!(found, Found::Nothing), "names must not collide: {found:?}");
             begin(&partial, 0);
-            partial.commit(0, false).unwrap();
+            commit(&partial, 0, false).unwrap();
         }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_before_a_byte_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open(&dir.path().join("n".repeat(NAME_BYTES_MAX + 1))).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    /// On a file system that links instead of renaming, a kill between the two calls leaves both names.
+    #[test]
+    fn a_second_name_of_the_complete_file_is_no_partial_file() {
+        for sweeps in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("f");
+            commit_up_to(&journaled(&target), Step::Renamed, 6, false).unwrap();
+            let (part_path, journal_path) = beside(&target).unwrap();
+            fs::hard_link(&target, &part_path).unwrap();
+            match sweeps {
+                true => sweep(&target),
+                false => {
+                    let (partial, found) = open(&target).unwrap();
+                    assert!(matches!(found, Found::Nothing), "{found:?}");
+                    partial.write_at(b"other", 0).unwrap();
+                    partial.discard();
+                }
+            }
+            assert!(!part_path.exists() && !journal_path.exists());
+            assert_eq!(fs::read(&target).unwrap(), b"abcdef");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_gets_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sub, moved) = (dir.path().join("sub"), dir.path().join("moved"));
+        fs::create_dir(&sub).unwrap();
+        let partial = journaled(&sub.join("f"));
+        fs::rename(&sub, &moved).unwrap();
+        assert!(commit(&partial, 6, false).is_err());
+        fs::create_dir(&sub).unwrap();
+        assert_eq!(commit(&partial, 6, false).unwrap_err().kind(), ErrorKind::LocalIo);
+        assert!(!sub.join("f").exists() && !moved.join("f").exists());
+        fs::remove_dir(&sub).unwrap();
+        fs::rename(&moved, &sub).unwrap();
+        commit(&partial, 6, false).unwrap();
+        assert_eq!(fs::read(sub.join("f")).unwrap(), b"abcdef");
     }
 
     #[test]
