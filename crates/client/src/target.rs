@@ -11,7 +11,7 @@ use gridlane_engine::{Place, TargetSpec};
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::links::refuse_planted;
-use gridlane_store::partial::{PartialFile, exists, sweep};
+use gridlane_store::path_target::{PathTarget, exists, sweep};
 use gridlane_store::{Expectation, turns_of_names};
 use percent_encoding::percent_decode_str;
 
@@ -71,7 +71,7 @@ pub fn file_target(path: PathBuf, overwrite: bool, keys: JournalKeys) -> TargetS
             sweep(&path);
             return Err(exists(&path));
         }
-        let (target, found) = PartialFile::open(&path, &keys)?;
+        let (target, found) = PathTarget::open(&path, &keys)?;
         let expectation = if overwrite { Expectation::Anything } else { Expectation::Absent };
         Ok(Place { target: Arc::new(target), found, completion: expectation.into() })
     };

@@ -234,7 +234,7 @@ impl PieceBytes<'_> {
 mod tests {
     use super::*;
     use gridlane_core::checksum::adler32;
-    use gridlane_store::partial::PartialFile;
+    use gridlane_store::path_target::PathTarget;
 
     const PIECE: u64 = 100;
 
@@ -253,9 +253,9 @@ mod tests {
     }
 
     /// A target that has these bytes.
-    fn file(bytes: &[u8]) -> PartialFile {
+    fn file(bytes: &[u8]) -> PathTarget {
         let dir = tempfile::tempdir().unwrap();
-        let (file, _) = PartialFile::open(&dir.path().join("f"), &Default::default()).unwrap();
+        let (file, _) = PathTarget::open(&dir.path().join("f"), &Default::default()).unwrap();
         file.write_at(bytes, 0).unwrap();
         file
     }

@@ -115,14 +115,14 @@ impl Reading {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use gridlane_store::partial::PartialFile;
+    use gridlane_store::path_target::PathTarget;
 
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_is_stopped_while_it_reads_lets_go_of_the_target() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || PartialFile::open(&dir.path().join("f"), &Default::default()).map(|(target, _)| target);
+        let open = || PathTarget::open(&dir.path().join("f"), &Default::default()).map(|(target, _)| target);
         let target: Arc<dyn Target> = Arc::new(open().unwrap());
         target.write_at(b"bytes", 0).unwrap();
         let (mut reading, (begun, has_begun)) = (Reading::default(), channel());

@@ -178,6 +178,7 @@ impl Reply {
             }
             StoreError::TooLarge => Status::CONTENT_TOO_LARGE,
             StoreError::Busy => Status::SERVICE_UNAVAILABLE,
+            StoreError::Locked => Status::LOCKED,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
             StoreError::NoSpace | StoreError::OverQuota => Status::INSUFFICIENT_STORAGE,
             StoreError::Unsupported => Status::NOT_IMPLEMENTED,

@@ -19,6 +19,7 @@ use crate::storage::{
     Committed, Completion, DirectoryEntry, Expectation, Listing, Metadata, NodeKind, Opened, Overwrite,
     Space, read_each,
 };
+use crate::target::{Found, Target, TargetOptions};
 use crate::writable::{Whole, WriteOptions};
 
 /// What is in a directory, read as it is asked for.
@@ -290,6 +291,27 @@ pub trait BlockingStorage: Send + Sync + 'static {
     /// `expected_bytes`.
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Self::Upload>;
 
+    /// Whether it has targets.
+    fn has_targets(&self) -> bool {
+        false
+    }
+
+    /// Opens a target: [`Targets`](crate::Targets) says what is meant, here and below.
+    fn open_target(
+        &self,
+        path: &ObjectPath,
+        options: &TargetOptions,
+    ) -> StoreResult<(Arc<dyn Target>, Found)> {
+        let _ = (path, options);
+        Err(StoreError::Unsupported)
+    }
+
+    /// The length of all targets together that are not open.
+    fn unfinished_bytes(&self, directory: &ObjectPath) -> StoreResult<u64> {
+        let _ = directory;
+        Ok(0)
+    }
+
     /// Opens a file to read and change it, or makes it. A link at the end of the path is followed, unless the
     /// file is to be visible only [when closed](crate::Visibility::WhenClosed): then it is replaced. Everything is
     /// refused here that [`create`](BlockingStorage::create) refuses; a directory is [`NotAFile`](StoreError::NotAFile).
@@ -339,8 +361,8 @@ pub trait BlockingStorage: Send + Sync + 'static {
         Err(StoreError::Unsupported)
     }
 
-    /// Removes what uploads and removals that ended with their process left behind: of uploads what is older
-    /// than `age`; returns how many.
+    /// Removes what uploads, targets and removals left behind that ended with their process: of uploads and targets what is
+    /// older than `age`, and not open; returns how many.
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
         let _ = age;
         Ok(0)

@@ -41,6 +41,8 @@ pub enum StoreError {
     OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,
+    /// Another copy to the same path has it: later it may be free.
+    Locked,
     /// A directory that the server needs for itself belongs to somebody else.
     NotOurs(PathBuf),
     /// The file system, or this kind of storage, has no such thing.
@@ -73,6 +75,7 @@ impl fmt::Display for StoreError {
             StoreError::NoSpace => "there is not enough space",
             StoreError::OverQuota => "the quota does not allow as much",
             StoreError::Busy => "the server has too many files open",
+            StoreError::Locked => "another copy to it is running",
             StoreError::Unsupported => "the storage has no such thing",
             StoreError::Closed => "the file was closed before",
             StoreError::NotOurs(path) => {
@@ -139,7 +142,7 @@ impl From<StoreError> for Error {
             | StoreError::IntoItself
             | StoreError::AcrossDevices
             | StoreError::Unsupported => ErrorKind::Usage,
-            StoreError::Unexpected | StoreError::NotEmpty => ErrorKind::Precondition,
+            StoreError::Unexpected | StoreError::NotEmpty | StoreError::Locked => ErrorKind::Precondition,
             StoreError::Denied | StoreError::ReadOnly | StoreError::InUse | StoreError::NotOurs(_) => {
                 ErrorKind::Denied
             }

@@ -21,6 +21,7 @@ use crate::storage::{
     BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, Object, Opened,
     Overwrite, Pages, Part, Space, Storage, Upload,
 };
+use crate::target::{Found, Target, TargetOptions, Targets};
 use crate::writable::{Whole, WritableFile, WriteOptions};
 
 impl<O: BlockingObject> Object for O {
@@ -340,6 +341,10 @@ impl<S: BlockingStorage> Storage for S {
         Some(self)
     }
 
+    fn targets(&self) -> Option<&dyn Targets> {
+        self.has_targets().then_some(self as &dyn Targets)
+    }
+
     fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>> {
         Box::pin(async move {
             match BlockingStorage::look_nowait(self, path)? {
@@ -455,6 +460,21 @@ impl<S: BlockingStorage> Storage for S {
 
     fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
         Box::pin(BlockingStorage::turns(self).run(move || BlockingStorage::remove_abandoned(self, age)))
+    }
+}
+
+impl<S: BlockingStorage> Targets for S {
+    fn open_target<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        options: &'a TargetOptions,
+    ) -> BoxFuture<'a, StoreResult<(Arc<dyn Target>, Found)>> {
+        let open = move || BlockingStorage::open_target(self, path, options);
+        Box::pin(BlockingStorage::turns(self).run(open))
+    }
+
+    fn unfinished_bytes<'a>(&'a self, directory: &'a ObjectPath) -> BoxFuture<'a, StoreResult<u64>> {
+        Box::pin(BlockingStorage::turns(self).run(|| BlockingStorage::unfinished_bytes(self, directory)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The journal beside a partial file: what of the object is there, who vouches for it, where it came from.
+//! The journal beside a partial file: which bytes of the object are there, what vouches for them, where they came from.
 //!
 //! A text file, one record a line, each behind a tag (`TAG` stands for 32 hexadecimal digits):
 //!
@@ -10,21 +10,20 @@
 //! ```
 //!
 //! The tag is the first half of an HMAC-SHA256 of the line and of the tag before it, the first one's of the partial file: its
-//! name and the number of its inode. The key is the user's own ([`journal_key`](crate::journal_key)). So a journal counts only
-//! for whoever wrote it, and only beside the file that it was written about: one that came in with a tree, or that lay beside
-//! another file, is not believed, and neither is one that was put together from lines of others.
+//! name (in an export its path) and the number of its inode. The key is the user's or the server's own
+//! ([`journal_key`](crate::journal_key)). So a journal counts only for its writer, and only beside the file that it was written
+//! about: one that came in with a tree, or that lay beside another file, is not believed, and neither is one that was put
+//! together from lines of others.
 //!
 //! Why no write is followed by a sync: a record does not claim that the bytes are on the disk, it says
-//! what their checksum is. Whoever resumes reads the bytes again and keeps the ranges that match
+//! what their checksum is. A copy that goes on reads the bytes again and keeps the ranges that match
 //! ([`Journaled::done`] are claims, not facts). So whatever order a crash leaves the two files in, the
 //! worst case is a range that is fetched again.
 //!
 //! A line that is torn, altered or unknown ends the journal: what stands behind it is ignored and
 //! overwritten. A journal of another version is not read at all.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 
 use gridlane_core::{ByteRange, Checksum};
 use serde::{Deserialize, Serialize};
@@ -107,7 +106,7 @@ pub struct JournaledRange {
     pub source: u32,
 }
 
-/// What an earlier copy left behind: claims, to be checked before they are believed.
+/// The claims of an earlier copy, to be checked before they are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journaled {
     /// Size of the object.
@@ -120,7 +119,7 @@ pub struct Journaled {
     pub done: Vec<JournaledRange>,
 }
 
-/// Why a journal cannot be used.
+/// The reason why a journal cannot be used.
 #[derive(Debug)]
 pub enum Unusable {
     /// There is nothing in it.
@@ -133,7 +132,7 @@ pub enum Unusable {
     Foreign,
 }
 
-/// What the tag of the next line of a journal is made of: the key, and all lines so far.
+/// The tag of the next line of a journal is made of this: the key, and all lines so far.
 #[derive(Clone, Debug)]
 pub struct Chain {
     key: JournalKey,
@@ -156,10 +155,9 @@ impl Chain {
 
 /// Reads a journal from its beginning, with the `chain` of its first line, which is that of the line behind the last good one
 /// afterwards. Returns what it says and how many bytes of the file are good.
-pub fn read(file: &File, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
+pub fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
     let mut text = Vec::new();
-    let mut reader = file.take(JOURNAL_BYTES_MAX);
-    reader.read_to_end(&mut text)?;
+    journal.take(JOURNAL_BYTES_MAX).read_to_end(&mut text)?;
     if text.is_empty() {
         return Ok(Err(Unusable::Empty));
     }
@@ -198,16 +196,13 @@ pub fn read(file: &File, chain: &mut Chain) -> io::Result<Result<(Journaled, u64
     Ok(if good_bytes == 0 { Err(Unusable::Damaged) } else { Ok((journaled, good_bytes)) })
 }
 
-/// Writes records behind the first `at` bytes of a journal, whose next line has `chain`; returns where the ones after them
-/// go.
-pub fn append(file: &File, at: u64, chain: &mut Chain, records: &[Record]) -> io::Result<u64> {
+/// The lines of `records`, of which the first has `chain`, and the chain of the line behind them.
+pub fn lines(chain: &Chain, records: &[Record]) -> io::Result<(Vec<u8>, Chain)> {
     let (mut text, mut next) = (Vec::new(), chain.clone());
     for record in records {
         encode(record, &mut next, &mut text)?;
     }
-    file.write_all_at(&text, at)?;
-    *chain = next;
-    Ok(at + text.len() as u64)
+    Ok((text, next))
 }
 
 fn encode(record: &Record, chain: &mut Chain, text: &mut Vec<u8>) -> io::Result<()> {
@@ -231,8 +226,6 @@ fn decode(line: &[u8]) -> Option<(&[u8], &[u8], Record)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::{Seek, SeekFrom, Write};
-
     fn records() -> Vec<Record> {
         vec![
             Record::Object { version: JOURNAL_VERSION, size_bytes: 100 },
@@ -241,13 +234,6 @@ mod tests {
             Record::Digest { value: "adler32:091e01de".into() },
             Record::Done { offset: 90, len: 10, adler32: 9, source: 0 },
         ]
-    }
-
-    fn written(text: &[u8]) -> File {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(text).unwrap();
-        file.seek(SeekFrom::Start(0)).unwrap();
-        file
     }
 
     fn chain() -> Chain {
@@ -264,14 +250,14 @@ mod tests {
     }
 
     fn read_text(text: &[u8]) -> Result<(Journaled, u64), Unusable> {
-        read(&written(text), &mut chain()).unwrap()
+        read(text, &mut chain()).unwrap()
     }
 
     #[test]
     fn what_was_written_is_read() {
         let (text, behind) = text();
         let mut chain = chain();
-        let (journaled, good_bytes) = read(&written(&text), &mut chain).unwrap().unwrap();
+        let (journaled, good_bytes) = read(text.as_slice(), &mut chain).unwrap().unwrap();
         assert_eq!((good_bytes, chain.tag), (text.len() as u64, behind.tag));
         assert_eq!(journaled.size_bytes, 100);
         assert_eq!(journaled.sources[0].validator.as_deref(), Some("\"x\""));
@@ -290,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_counts_only_for_whoever_wrote_it_and_only_for_that_file() {
+    fn a_journal_counts_only_for_its_writer_and_only_for_that_file() {
         let text = text().0;
         let key = || JournalKey::new(&[7; 32]);
         let others = [
@@ -299,7 +285,7 @@ mod tests {
             Chain::new(key(), b"f", 43),
         ];
         for mut other in others {
-            assert!(matches!(read(&written(&text), &mut other).unwrap(), Err(Unusable::Foreign)));
+            assert!(matches!(read(text.as_slice(), &mut other).unwrap(), Err(Unusable::Foreign)));
         }
         // Without a tag, or with the checksum that the first version had.
         let json = serde_json::to_string(&Record::object(100)).unwrap();

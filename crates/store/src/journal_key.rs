@@ -76,6 +76,12 @@ impl JournalKeys {
         JournalKeys { path: Some(path), found: Arc::default() }
     }
 
+    /// A key of these bytes, which is kept nowhere.
+    pub fn of(bytes: &[u8; KEY_BYTES]) -> JournalKeys {
+        let found = OnceLock::from(Ok(JournalKey::new(bytes)));
+        JournalKeys { path: None, found: Arc::new(found) }
+    }
+
     /// The key, read or made the first time.
     ///
     /// # Errors

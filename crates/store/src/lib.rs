@@ -1,4 +1,4 @@
-//! Storage behind the server, and the partial files of the client's copies.
+//! Storage behind the server, and what copies write to on both sides.
 //!
 //! [`storage`] says in traits what a server needs of an export, [`posix_extras`] what more a file system can do, [`writable`] what
 //! it needs of files that are changed in place. All of it may wait. [`blocking`] is the same for what blocks, and takes turns at its
@@ -7,8 +7,9 @@
 //! mean, and ones that are slow, broken, far away or like an object store. All of them pass one suite (`conformance`), which is
 //! for those of other crates as well.
 //!
-//! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
-//! what of it is verified, so that a killed copy goes on.
+//! [`target`] is what a copy writes to: a file of this machine ([`path_target`]), of an export, or of memory. Beside its bytes is a
+//! [`journal`], so that a killed copy goes on. Everything that becomes visible all at once is one partial file
+//! (`partial/mod.rs`).
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
 //! just that, as those of XRootD may.
@@ -27,8 +28,9 @@ pub mod journal;
 pub mod journal_key;
 pub mod links;
 pub mod memory;
-pub mod partial;
+mod partial;
 pub mod path;
+pub mod path_target;
 pub mod posix;
 pub mod posix_extras;
 pub mod quota;
@@ -39,8 +41,9 @@ pub mod writable;
 
 pub use blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload};
 pub use error::{StoreError, StoreResult};
-pub use memory::MemoryStorage;
+pub use memory::{MemoryStorage, MemoryTarget};
 pub use path::ObjectPath;
+pub use path_target::PathTarget;
 pub use posix::{Durability, PosixOptions, PosixStorage, share_devices, turns_of, turns_of_names};
 pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
@@ -48,5 +51,5 @@ pub use storage::{
     BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names,
     NodeKind, Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
 };
-pub use target::{Found, Target};
+pub use target::{Found, Target, TargetOptions, Targets};
 pub use writable::{Disposition, Visibility, Whole, WritableFile, WriteOptions};

@@ -11,6 +11,7 @@
 //!      └▶ Opened::Directory     ─▶ entries, a page at a time; or list
 //! create ─▶ upload ─▶ write_at, copy_range … ─▶ commit(completion)    visible all at once
 //!                 └▶ discard, or drop                                  gone without a trace
+//! targets ─▶ open_target: an upload that a copy goes on with after a kill, `target.rs` tells
 //! make_directory · remove · remove_directory · remove_tree · space
 //! posix ─▶ rename · set_modified · set_mode · attributes · open_writable: `posix_extras.rs` and `writable.rs` tell
 //! ```
@@ -33,6 +34,7 @@ use gridlane_share::{Turns, turns};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::posix_extras::PosixExtras;
+use crate::target::Targets;
 
 /// What may wait: a future that can be held behind a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -413,6 +415,12 @@ pub trait Storage: Send + Sync {
         None
     }
 
+    /// Files that are written in any order by copies which can be continued, where it has such. Where there are none, an
+    /// [upload](Storage::create) is what a copy writes to.
+    fn targets(&self) -> Option<&dyn Targets> {
+        None
+    }
+
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
     fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>>;
 
@@ -558,8 +566,8 @@ pub trait Storage: Send + Sync {
         expected_bytes: Option<u64>,
     ) -> BoxFuture<'a, StoreResult<Box<dyn Upload>>>;
 
-    /// Removes what uploads and removals that ended with their process left behind: of uploads what is older
-    /// than `age`; returns how many.
+    /// Removes what uploads, targets and removals left behind that ended with their process: of uploads and targets what is
+    /// older than `age`, and not open; returns how many.
     fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
         let _ = age;
         Box::pin(ready(Ok(0)))

@@ -78,6 +78,41 @@ async fn every_storage_passes_every_check() {
     passes("posix, side file", async || posix_of(beside.clone())).await;
 }
 
+async fn has_targets_that_pass(name: &str, prepare: impl AsyncFn() -> Prepared) {
+    for check in conformance::targets::CHECKS {
+        eprintln!("{name}: {}", check.name);
+        let (storage, _kept) = prepare().await;
+        check.run(&conformance::targets::OfStorage(storage.as_ref())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_kind_of_target_passes_every_check() {
+    has_targets_that_pass("memory", async || memory()).await;
+    has_targets_that_pass("memory, quota", async || with_quota(memory()).await).await;
+    has_targets_that_pass("posix, quota", async || with_quota(posix_with(Durability::File)).await).await;
+    has_targets_that_pass("slow", async || (Arc::new(SlowStorage::new(with_sub(), Gate::new())) as _, None))
+        .await;
+    has_targets_that_pass("faulty", async || (Arc::new(FaultyStorage::new(with_sub(), u64::MAX)) as _, None))
+        .await;
+    for durability in [Durability::None, Durability::File, Durability::Dir] {
+        has_targets_that_pass("posix", async || posix_with(durability)).await;
+    }
+    let delay = Delay::of(Duration::from_micros(100));
+    has_targets_that_pass("delayed", async || {
+        (Arc::new(DelayedStorage::new(memory().0, delay.clone())) as _, None)
+    })
+    .await;
+    let beside = PosixOptions { without_attributes: true, ..PosixOptions::default() };
+    has_targets_that_pass("posix, side file", async || posix_of(beside.clone())).await;
+    for check in conformance::targets::CHECKS {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("sub")).unwrap();
+        check.run(&conformance::targets::OfDirectory(directory.path())).await;
+    }
+    assert!(objects().0.targets().is_none(), "an object store has nothing to go on with");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_two_that_create_one_wins() {
     for (storage, _kept) in [memory(), posix_with(Durability::None)] {

@@ -75,7 +75,7 @@ impl FileCopy {
             && let Goal::File(path) = &self.target
         {
             // Perhaps an earlier run was killed when all was there.
-            gridlane_store::partial::sweep(path);
+            gridlane_store::path_target::sweep(path);
         }
         Ok(action)
     }

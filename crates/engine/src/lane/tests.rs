@@ -12,7 +12,7 @@ use gridlane_peer::http::Purpose;
 use gridlane_plan::LaneId;
 use gridlane_plan::judge::PieceHashes;
 use gridlane_store::Expectation;
-use gridlane_store::partial::PartialFile;
+use gridlane_store::path_target::PathTarget;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -85,7 +85,7 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     let near_url = Url::parse_absolute("http://near.example/f").unwrap();
     let far_url = Url::parse_absolute("http://far.example/f").unwrap();
     let copy_of = |sources: Vec<Url>, name: &str| {
-        let (target, found) = PartialFile::open(&dir.path().join(name), &Default::default()).unwrap();
+        let (target, found) = PathTarget::open(&dir.path().join(name), &Default::default()).unwrap();
         let place = Place { target: Arc::new(target), found, completion: Expectation::Absent.into() };
         // It is waited for, for as long as patience lasts, because it might say another checksum.
         let options = Options { patience: Duration::from_millis(200), ..Options::default() };
@@ -116,7 +116,7 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
 /// A lane from `url` to a file, with the checksum of the whole file.
 fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>, UnboundedReceiver<Notice>) {
     let (notices, heard) = unbounded_channel();
-    let (partial, _) = PartialFile::open(&dir.join("to"), &Default::default()).unwrap();
+    let (partial, _) = PathTarget::open(&dir.join("to"), &Default::default()).unwrap();
     let mut hasher = Hasher::new(ChecksumKind::Sha1);
     hasher.update(bytes);
     let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);

@@ -96,6 +96,7 @@ impl Failure {
             StoreError::NoSpace => (ErrorCode::NO_SPACE, "no space left on device"),
             StoreError::OverQuota => (ErrorCode::OVER_QUOTA, "disk quota exceeded"),
             StoreError::Busy => (ErrorCode::OVERLOADED, "too many open files in system"),
+            StoreError::Locked => (ErrorCode::FILE_LOCKED, "another copy to it is running"),
             StoreError::Unsupported => (ErrorCode::UNSUPPORTED, "operation not supported"),
             StoreError::Closed => (ErrorCode::FILE_NOT_OPEN, "bad file descriptor"),
             StoreError::NotOurs(_) => (ErrorCode::SERVER_ERROR, "the server cannot keep uploads"),

@@ -1,4 +1,5 @@
-//! One suite for every storage: what [`Storage`] promises, and [`PosixExtras`] where there are some.
+//! One suite for every storage: what [`Storage`] promises, and [`PosixExtras`] where there are some. [`targets`] is one for every
+//! kind of target.
 //!
 //! Each check wants a storage of its own that has an empty directory `sub` and nothing else:
 //!
@@ -16,6 +17,7 @@
 
 mod core;
 mod posix;
+pub mod targets;
 mod writable;
 
 use std::pin::Pin;

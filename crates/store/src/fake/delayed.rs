@@ -1,4 +1,4 @@
-//! A storage that makes everybody wait, and holds no thread while it does.
+//! A storage of which every call takes its time, and holds no thread meanwhile; but for the calls of its targets, which block.
 
 use std::future::Future;
 use std::io;
@@ -8,15 +8,16 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_share::Turns;
 
-use super::PATIENCE;
-use crate::error::StoreResult;
+use super::{HeldTarget, PATIENCE};
+use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
     BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Metadata, Object, Opened, Pages,
     Space, Storage, Upload, WriteOrder,
 };
+use crate::target::{Found, Target, TargetOptions, Targets};
 
-/// How long each call takes, and how many are under way.
+/// The time that each call takes, and the number of those under way.
 #[derive(Clone)]
 pub struct Delay {
     each: Duration,
@@ -89,6 +90,14 @@ impl Storage for DelayedStorage {
         &self.turns
     }
 
+    fn targets(&self) -> Option<&dyn Targets> {
+        self.inner.targets().map(|_| self as &dyn Targets)
+    }
+
+    fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
+        self.delay.before(self.inner.remove_abandoned(age))
+    }
+
     fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>> {
         self.delay.before(self.inner.look(path))
     }
@@ -144,6 +153,29 @@ impl Storage for DelayedStorage {
         self.delay.before(async move {
             let inner = self.inner.create(path, expected_bytes).await?;
             Ok(Box::new(DelayedUpload { inner, delay: self.delay.clone() }) as Box<dyn Upload>)
+        })
+    }
+}
+
+impl Targets for DelayedStorage {
+    fn open_target<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        options: &'a TargetOptions,
+    ) -> BoxFuture<'a, StoreResult<(Arc<dyn Target>, Found)>> {
+        self.delay.before(async move {
+            let inside = self.inner.targets().ok_or(StoreError::Unsupported)?;
+            let (inner, found) = inside.open_target(path, options).await?;
+            let (each, turns) = (self.delay.each, Arc::clone(&self.turns));
+            // Its calls block, by what they are.
+            let target = HeldTarget { inner, turns, pass: move || std::thread::sleep(each) };
+            Ok((Arc::new(target) as Arc<dyn Target>, found))
+        })
+    }
+
+    fn unfinished_bytes<'a>(&'a self, directory: &'a ObjectPath) -> BoxFuture<'a, StoreResult<u64>> {
+        self.delay.before(async move {
+            self.inner.targets().ok_or(StoreError::Unsupported)?.unfinished_bytes(directory).await
         })
     }
 }

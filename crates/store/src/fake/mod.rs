@@ -1,6 +1,6 @@
 //! Storages that misbehave, for tests: one whose disk waits until it is told to go on, and one whose
 //! disk fails. Both wrap a storage that works and pass its conformance suite while they behave. And two that hold no thread while
-//! they make somebody wait: one that is far away, and one like an object store.
+//! they take their time: one that is far away, and one like an object store.
 
 mod delayed;
 mod objects;
@@ -21,6 +21,7 @@ use crate::path::ObjectPath;
 use crate::storage::{
     Committed, Completion, DirectoryEntry, Expectation, Metadata, Opened, Overwrite, Space,
 };
+use crate::target::{Found, Target, TargetOptions, delegate_target, failed};
 use crate::writable::{Whole, WriteOptions};
 
 pub use delayed::{Delay, DelayedStorage};
@@ -157,6 +158,25 @@ macro_rules! delegate_names {
             self.inner.remove_abandoned(age)
         }
 
+        fn has_targets(&self) -> bool {
+            self.inner.has_targets()
+        }
+
+        fn open_target(
+            &self,
+            path: &ObjectPath,
+            options: &TargetOptions,
+        ) -> StoreResult<(Arc<dyn Target>, Found)> {
+            self.wait_for_names();
+            let (inner, found) = self.inner.open_target(path, options)?;
+            Ok((self.target(inner), found))
+        }
+
+        fn unfinished_bytes(&self, directory: &ObjectPath) -> StoreResult<u64> {
+            self.wait_for_names();
+            self.inner.unfinished_bytes(directory)
+        }
+
         fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
             self.wait_for_names();
             self.inner.set_mode(path, mode)
@@ -231,6 +251,11 @@ impl<S: BlockingStorage> SlowStorage<S> {
 
     fn wait_for_names(&self) {
         self.names.iter().for_each(Gate::pass);
+    }
+
+    fn target(&self, inner: Arc<dyn Target>) -> Arc<dyn Target> {
+        let (gate, turns) = (self.gate.clone(), Arc::clone(&self.turns));
+        Arc::new(HeldTarget { inner, turns, pass: move || gate.pass() })
     }
 
     fn object(&self, inner: Arc<S::Object>) -> SlowObject<S::Object> {
@@ -402,6 +427,10 @@ impl<S: BlockingStorage> FaultyStorage<S> {
     /// It fails, and does not wait.
     fn wait_for_names(&self) {}
 
+    fn target(&self, inner: Arc<dyn Target>) -> Arc<dyn Target> {
+        Arc::new(FaultyTarget { inner, disk: self.disk() })
+    }
+
     fn disk(&self) -> FaultyDisk {
         FaultyDisk { works_up_to: Arc::clone(&self.works_up_to), is_broken: self.is_broken }
     }
@@ -442,6 +471,58 @@ impl<S: BlockingStorage> BlockingStorage for FaultyStorage<S> {
     fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Self::File> {
         let inner = self.inner.open_writable(path, options)?;
         Ok(FaultyWritable { inner, disk: self.disk() })
+    }
+}
+
+/// A target that has to pass something before each call that needs a device.
+struct HeldTarget<P> {
+    inner: Arc<dyn Target>,
+    turns: Arc<Turns>,
+    pass: P,
+}
+
+impl<P: Fn() + Send + Sync + 'static> Target for HeldTarget<P> {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    delegate_target!(name, size_bytes, allocated_bytes, free_bytes, journal, restart, is_doubtful, discard);
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> gridlane_core::Result<()> {
+        (self.pass)();
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        (self.pass)();
+        self.inner.read_at(into, offset)
+    }
+
+    fn commit(&self, size_bytes: u64, completion: &Completion) -> gridlane_core::Result<Committed> {
+        (self.pass)();
+        self.inner.commit(size_bytes, completion)
+    }
+}
+
+/// A target of a [`FaultyStorage`].
+struct FaultyTarget {
+    inner: Arc<dyn Target>,
+    disk: FaultyDisk,
+}
+
+impl Target for FaultyTarget {
+    delegate_target!(turns, name, size_bytes, allocated_bytes, free_bytes, journal, restart, is_doubtful);
+    delegate_target!(commit, discard);
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> gridlane_core::Result<()> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        self.disk.require(end).map_err(|error| failed(self.name(), error))?;
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.disk.readable(into.len(), offset)?;
+        self.inner.read_at(&mut into[..count], offset)
     }
 }
 

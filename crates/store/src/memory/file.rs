@@ -53,12 +53,7 @@ impl MemoryFile {
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> usize {
-        let state = self.lock();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(state.bytes.len());
-        let rest = &state.bytes[start..];
-        let count = rest.len().min(target.len());
-        target[..count].copy_from_slice(&rest[..count]);
-        count
+        get(&self.lock().bytes, target, offset)
     }
 }
 
@@ -75,7 +70,7 @@ impl FileState {
 }
 
 /// Puts `bytes` at `offset`, with zeros in front of it where nothing was.
-fn put(target: &mut Vec<u8>, bytes: &[u8], offset: u64) -> StoreResult<()> {
+pub(super) fn put(target: &mut Vec<u8>, bytes: &[u8], offset: u64) -> StoreResult<()> {
     let start = usize::try_from(offset).map_err(|_| StoreError::NoSpace)?;
     let end = start.checked_add(bytes.len()).ok_or(StoreError::NoSpace)?;
     if target.len() < end {
@@ -83,6 +78,15 @@ fn put(target: &mut Vec<u8>, bytes: &[u8], offset: u64) -> StoreResult<()> {
     }
     target[start..end].copy_from_slice(bytes);
     Ok(())
+}
+
+/// Copies what is at `offset`; returns how much there was.
+pub(super) fn get(bytes: &[u8], target: &mut [u8], offset: u64) -> usize {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let rest = &bytes[start..];
+    let count = rest.len().min(target.len());
+    target[..count].copy_from_slice(&rest[..count]);
+    count
 }
 
 /// A file, open for reading.
@@ -173,7 +177,7 @@ impl BlockingUpload for MemoryUpload {
 }
 
 /// Makes a file visible.
-fn publish(
+pub(super) fn publish(
     storage: &MemoryStorage,
     path: &ObjectPath,
     file: Arc<MemoryFile>,

@@ -1,11 +1,12 @@
 //! A storage in memory: for tests, and the reference for what [`Storage`](crate::Storage) means.
 
 mod file;
+mod target;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridlane_share::turns::Turns;
 
@@ -15,10 +16,14 @@ use crate::path::ObjectPath;
 use crate::storage::{
     DirectoryEntry, Expectation, FileIdentity, Metadata, NodeKind, Opened, Overwrite, Space,
 };
+use crate::target::{Found, TargetOptions};
 use crate::writable::{
     Disposition, Visibility, WriteOptions, check_attribute, check_attribute_name, existing_or_new,
 };
 use file::{MemoryFile, MemoryObject, MemoryUpload, MemoryWritable, Target};
+use target::{StoredTarget, Unfinished};
+
+pub use target::MemoryTarget;
 
 /// What users say of a file or directory.
 type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,6 +43,8 @@ pub struct MemoryStorage {
 struct Tree {
     /// Everything but the root.
     nodes: BTreeMap<ObjectPath, Node>,
+    /// What copies have begun, by the path where it shall be.
+    targets: BTreeMap<ObjectPath, Arc<Unfinished>>,
     root_attributes: Attributes,
 }
 
@@ -368,6 +375,34 @@ impl BlockingStorage for MemoryStorage {
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<MemoryUpload> {
         self.require_place(&self.lock(), path, expected_bytes)?;
         Ok(MemoryUpload::new(self.clone(), path.clone()))
+    }
+
+    fn has_targets(&self) -> bool {
+        true
+    }
+
+    fn open_target(
+        &self,
+        path: &ObjectPath,
+        options: &TargetOptions,
+    ) -> StoreResult<(Arc<dyn crate::Target>, Found)> {
+        if let (true, Some((parent, _))) = (options.parents, path.split_last()) {
+            self.make_directories(&parent)?;
+        }
+        let (target, found) = StoredTarget::open(self, path, options)?;
+        Ok((Arc::new(target), found))
+    }
+
+    fn unfinished_bytes(&self, directory: &ObjectPath) -> StoreResult<u64> {
+        Ok(if directory.is_root() { self.lock().unfinished_bytes() } else { 0 })
+    }
+
+    fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
+        let Some(moment) = SystemTime::now().checked_sub(age) else { return Ok(0) };
+        let mut tree = self.lock();
+        let before = tree.targets.len();
+        tree.targets.retain(|_, target| !target.is_left_since(moment));
+        Ok(before - tree.targets.len())
     }
 
     fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<MemoryWritable> {

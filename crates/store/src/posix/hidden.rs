@@ -1,8 +1,8 @@
-//! The hidden directory: partial uploads, trees on their way out, and the side file of checksums.
+//! The hidden directory: partial uploads, targets with their journals, trees on their way out, and the side file of checksums.
 //!
 //! It is the one at the export's root, or, where what is changed is on another mounted file system, one
-//! beside it: a rename cannot cross. It belongs to this process's user and nobody else can enter it; one
-//! that is a link, or somebody else's, is refused.
+//! beside it: a rename cannot cross. It belongs to this process's user and no other can enter it; one
+//! that is a link, or another user's, is refused. No name in it is a client's: a target's is made of a digest of its path.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits;
 use gridlane_core::name::is_own;
+use ring::digest::{SHA256, digest};
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, Statx, StatxFlags, fchmod, flock, mkdirat,
     openat, readlinkat, renameat_with, statx,
@@ -21,7 +22,7 @@ use rustix::fs::{
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::metadata::{changed_of, look_at, look_in, modified_of};
+use super::metadata::{changed_of, identity_of, look_at, look_in, modified_of};
 use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
 use crate::path::{HIDDEN_NAME, ObjectPath};
@@ -29,10 +30,16 @@ use crate::path::{HIDDEN_NAME, ObjectPath};
 /// Names of partial uploads begin and end like this.
 const PARTIAL: (&str, &str) = ("upload-", ".part");
 
+/// Those of targets.
+const TARGET: (&str, &str) = ("target-", ".part");
+
+/// And those of their journals.
+const TARGET_JOURNAL: (&str, &str) = ("target-", ".journal");
+
 /// And those of trees that are being deleted. Nothing else in a hidden directory is ours to remove.
 const REMOVED: (&str, &str) = ("removed-", ".tree");
 
-/// Permissions of those whom the hidden directory is hidden from.
+/// Permissions of all others: the hidden directory is hidden from them.
 const OTHERS: u16 = 0o077;
 
 /// The hidden directory for changes in `parent`, which is at `parent_path`; made when it is not there.
@@ -45,8 +52,9 @@ pub(super) fn hidden_for(
         return at_root(shared);
     }
     let parent_path = shared.root_path.join(parent_path.as_relative());
-    // Nobody else comes by here. What is being deleted at this moment is not waited for.
-    remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX, limits::PARTIAL_AGE_MAX)?;
+    // Nothing else comes by here. What is being deleted at this moment is not waited for.
+    let ages = Ages { partials: limits::PARTIAL_AGE_MAX, trees: limits::PARTIAL_AGE_MAX };
+    remove_abandoned(shared, parent.as_fd(), &parent_path, ages)?;
     make(parent.as_fd(), &parent_path)
 }
 
@@ -60,10 +68,10 @@ pub(super) fn at_root_if_there(shared: &Shared) -> Option<OwnedFd> {
     open(shared.root.as_fd(), &shared.root_path).ok()
 }
 
-/// Whether what was opened by way of a link is a hidden directory, or in one.
+/// True if what was opened by way of a link is a hidden directory, or in one.
 pub(super) fn holds(root: &OwnedFd, found: &OwnedFd) -> Result<bool, Errno> {
-    // Where it is now: what leaves a hidden directory meanwhile is seen by everybody. Without procfs nobody can
-    // tell, and no link works.
+    // Where it is now: what leaves a hidden directory meanwhile is visible. Without procfs it cannot
+    // be told, and no link works.
     let path_of =
         |open: &OwnedFd| readlinkat(CWD, format!("/proc/thread-self/fd/{}", open.as_raw_fd()), Vec::new());
     let (root, at) = (path_of(root)?, path_of(found)?);
@@ -109,6 +117,92 @@ fn open(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
     Ok(hidden)
 }
 
+/// The names of the target for one path.
+pub(super) struct TargetNames {
+    /// Of its bytes.
+    pub(super) part: String,
+    /// Of its journal.
+    pub(super) journal: String,
+}
+
+impl TargetNames {
+    /// Those for a file at `path`: whatever that is called, these have room, and lead nowhere else.
+    pub(super) fn of(path: &ObjectPath) -> TargetNames {
+        let digest = digest(&SHA256, path.as_relative().as_os_str().as_bytes());
+        let stem: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        TargetNames::of_stem(&stem)
+    }
+
+    fn of_stem(stem: &str) -> TargetNames {
+        let name = |(prefix, suffix): (&str, &str)| format!("{prefix}{stem}{suffix}");
+        TargetNames { part: name(TARGET), journal: name(TARGET_JOURNAL) }
+    }
+
+    /// Those of the target that something of this name belongs to.
+    fn holding(name: &[u8]) -> Option<TargetNames> {
+        let name = std::str::from_utf8(name).ok()?;
+        [TARGET, TARGET_JOURNAL].into_iter().find_map(|(prefix, suffix)| {
+            Some(TargetNames::of_stem(name.strip_prefix(prefix)?.strip_suffix(suffix)?))
+        })
+    }
+
+    /// Removes both if they are old and not open; returns whether it did. One of them may be missing.
+    fn remove_abandoned(&self, shared: &Shared, hidden: &OwnedFd, is_old: impl Fn(&str) -> bool) -> bool {
+        let is_old = || is_old(&self.part) && is_old(&self.journal);
+        if !is_old() {
+            return false;
+        }
+        let _probing = shared.lock_probes();
+        let Ok(_lock) = lock_journal(hidden, &self.journal) else { return false };
+        // A copy may have gone on with it until a moment ago.
+        if !is_old() {
+            return false;
+        }
+        let removed = [&self.part, &self.journal].map(|name| unlinkat(hidden, name, AtFlags::empty()));
+        removed.iter().any(Result::is_ok)
+    }
+}
+
+/// Locks a journal, if it is there and no copy has it. What has its name must still be what was locked.
+fn lock_journal(hidden: &OwnedFd, journal: &str) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(opened) = openat(hidden, journal, flags, Mode::empty()) else { return Ok(None) };
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
+        // Where no locks are, its age says.
+        Err(_) => Ok(Some(opened)),
+        Ok(()) => {
+            let (ours, there) = (look_at(&opened)?, look_in(hidden, OsStr::new(journal))?);
+            if identity_of(&ours) == identity_of(&there) { Ok(Some(opened)) } else { Err(Errno::AGAIN) }
+        }
+    }
+}
+
+/// The length of all targets together in the hidden directory in `base` that are not open.
+pub(super) fn unfinished_bytes(shared: &Shared, base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<u64> {
+    let hidden = match open(base, base_path) {
+        Ok(hidden) => hidden,
+        Err(StoreError::NotFound) => return Ok(0),
+        Err(other) => return Err(other),
+    };
+    let mut unfinished_bytes = 0_u64;
+    for entry in Dir::read_from(&hidden)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let Some(names) = TargetNames::holding(name).filter(|names| names.part.as_bytes() == name) else {
+            continue;
+        };
+        let is_open = {
+            let _probing = shared.lock_probes();
+            is_held(&hidden, OsStr::new(&names.journal))
+        };
+        if let (false, Ok(stat)) = (is_open, look_in(&hidden, OsStr::from_bytes(name))) {
+            unfinished_bytes = unfinished_bytes.saturating_add(stat.stx_size);
+        }
+    }
+    Ok(unfinished_bytes)
+}
+
 /// A name that no other process and no other thread chooses.
 fn unused_name((prefix, suffix): (&str, &str)) -> String {
     static NAMES: AtomicU64 = AtomicU64::new(0);
@@ -119,7 +213,7 @@ fn unused_name((prefix, suffix): (&str, &str)) -> String {
 
 /// Makes the file of an upload; returns its name, too. The umask is taken from its permissions.
 pub(super) fn create_partial(hidden: &OwnedFd, permissions: u32) -> StoreResult<(String, File)> {
-    // Readable by whom the umask says, since the rename keeps the mode; until then the directory protects it.
+    // Readable as the umask says, since the rename keeps the mode; until then the directory protects it.
     let mode = Mode::from_raw_mode(permissions);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
@@ -151,7 +245,7 @@ pub(super) fn discard(parent: &OwnedFd, name: &OsStr, hidden: &OwnedFd) -> Resul
         match renameat_with(parent, name, hidden, removed.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(removed),
             Err(Errno::EXIST) => {}
-            // A file system without the flag. Nobody else chooses that name.
+            // A file system without the flag. Nothing else chooses that name.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 return renameat(parent, name, hidden, removed.as_str()).map(|()| removed);
             }
@@ -160,7 +254,7 @@ pub(super) fn discard(parent: &OwnedFd, name: &OsStr, hidden: &OwnedFd) -> Resul
     }
 }
 
-/// Deletes what was discarded. Nobody sees it any more: what fails now is tried again by
+/// Deletes what was discarded. It is out of sight already: what fails now is tried again by
 /// [`remove_abandoned`].
 pub(super) fn delete_discarded(hidden: &OwnedFd, removed: &str) {
     let _ = tree::delete(hidden.as_fd(), OsStr::new(removed));
@@ -171,13 +265,21 @@ pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
     open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes partial uploads older than `age` that are not [held](hold), and discarded trees that are for `tree_age`, from the hidden
-/// directory in `base`, if there is one. A tree that is being deleted needs no age: two may delete it at once.
+/// For how long something has to be left alone before it counts as abandoned.
+pub(super) struct Ages {
+    /// Uploads and targets.
+    pub(super) partials: Duration,
+    /// Trees. One that is being deleted needs no age: two may delete it at once.
+    pub(super) trees: Duration,
+}
+
+/// Removes partial uploads that are old and not [held](hold), targets that are old and not open, and discarded trees that are
+/// old, from the hidden directory in `base`, if there is one.
 pub(super) fn remove_abandoned(
+    shared: &Shared,
     base: BorrowedFd<'_>,
     base_path: &Path,
-    age: Duration,
-    tree_age: Duration,
+    ages: Ages,
 ) -> StoreResult<usize> {
     let hidden = match open(base, base_path) {
         Ok(hidden) => hidden,
@@ -185,26 +287,31 @@ pub(super) fn remove_abandoned(
         Err(other) => return Err(other),
     };
     let now = SystemTime::now();
+    // A clock that was set back must not keep what needs no age.
+    let passed = |moment| now.duration_since(moment).unwrap_or_default();
     let mut removed = 0;
     for entry in Dir::read_from(&hidden)? {
         let entry = entry?;
-        let name = entry.file_name().to_bytes();
+        let bytes = entry.file_name().to_bytes();
         let is = |(prefix, suffix): (&str, &str)| {
-            name.starts_with(prefix.as_bytes()) && name.ends_with(suffix.as_bytes())
+            bytes.starts_with(prefix.as_bytes()) && bytes.ends_with(suffix.as_bytes())
         };
-        let name = OsStr::from_bytes(name);
+        let name = OsStr::from_bytes(bytes);
         let has_age = |moment: fn(&Statx) -> SystemTime, age: Duration| {
-            // A clock that was set back must not keep what needs no age.
-            let passed = |stat| now.duration_since(moment(&stat)).unwrap_or_default();
-            look_in(&hidden, name).is_ok_and(|stat| passed(stat) >= age)
+            look_in(&hidden, name).is_ok_and(|stat| passed(moment(&stat)) >= age)
         };
         let is_gone = if is(REMOVED) {
             // The move into this directory was a change, and keeps the time of modification.
-            has_age(changed_of, tree_age) && tree::delete(hidden.as_fd(), name).is_ok()
+            has_age(changed_of, ages.trees) && tree::delete(hidden.as_fd(), name).is_ok()
         } else if is(PARTIAL) {
-            has_age(modified_of, age)
+            has_age(modified_of, ages.partials)
                 && !is_held(&hidden, name)
                 && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
+        } else if let Some(target) = TargetNames::holding(bytes) {
+            target.remove_abandoned(shared, &hidden, |name| {
+                let stat = look_in(&hidden, OsStr::new(name));
+                stat.map_or(true, |stat| passed(modified_of(&stat)) >= ages.partials)
+            })
         } else {
             false
         };

@@ -9,7 +9,7 @@
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
-//! How uploads become visible is told in `posix/upload.rs`, how files are changed in place in
+//! How uploads become visible is told in `posix/upload.rs`, how copies go on in `posix/target.rs`, how files are changed in place in
 //! `posix/writable.rs`, how directories are removed and moved in `posix/names.rs`, and where checksums are kept
 //! in `posix/checksums.rs`.
 
@@ -24,6 +24,8 @@ mod names;
 mod options;
 mod partial;
 mod side_file;
+mod target;
+mod times;
 mod tree;
 mod upload;
 mod writable;
@@ -49,11 +51,13 @@ use crate::blocking::{BlockingObject, BlockingStorage, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{DirectoryEntry, Expectation, Metadata, NodeKind, Opened, Overwrite, Space};
+use crate::target::{Found, Target, TargetOptions};
 use crate::writable::WriteOptions;
 use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
 pub use devices::{share_devices, turns_of_names};
 pub use options::{Durability, PosixOptions};
+pub(crate) use times::set_modified;
 
 /// The turns at the device that an open file is on.
 pub fn turns_of(file: impl AsFd) -> Arc<Turns> {
@@ -61,9 +65,14 @@ pub fn turns_of(file: impl AsFd) -> Arc<Turns> {
         .map_or_else(|_| Arc::default(), |stat| devices::turns_at(metadata::identity_of(&stat).device))
 }
 
-/// What is known of an open file; `None` where that is no regular one.
+/// The metadata of what is open; `None` where that is neither a file nor a directory.
 pub(crate) fn described(file: &File) -> Option<Metadata> {
     look_at(file).ok().and_then(|stat| metadata_of(&stat))
+}
+
+/// The metadata of what is called `name` in a directory that is open; `None` for a link, and where there is nothing.
+pub(crate) fn described_at(directory: impl AsFd, name: &OsStr) -> Option<Metadata> {
+    look_in(directory, name).ok().and_then(|stat| metadata_of(&stat))
 }
 
 /// How often a lookup is tried again that lost a race against a rename in one of its directories.
@@ -91,6 +100,8 @@ struct Shared {
     options: PosixOptions,
     /// Held from checking what is at a path to changing it, so that an [`Expectation`] means something.
     change: Mutex<()>,
+    /// Held while the journal of a target is locked, and while it is looked at whether one is: so a look locks none out.
+    probes_of_locks: Mutex<()>,
     /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
     probes: RwLock<Vec<(u64, CacheProbe)>>,
     /// Those at the device of the root. What is mounted below it has the same.
@@ -122,6 +133,7 @@ impl PosixStorage {
             root_path: directory.to_owned(),
             options,
             change: Mutex::new(()),
+            probes_of_locks: Mutex::new(()),
             probes: RwLock::default(),
         };
         match shared.resolve(Path::new("."), OFlags::DIRECTORY | OFlags::RDONLY) {
@@ -270,6 +282,10 @@ impl Shared {
         probe
     }
 
+    fn lock_probes(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.probes_of_locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock_changes(&self) -> std::sync::MutexGuard<'_, ()> {
         // The lock guards the order of system calls and no memory: a panic elsewhere breaks nothing.
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
@@ -370,7 +386,7 @@ impl BlockingStorage for PosixStorage {
             // Before the time is what it may have been when they were kept.
             checksums::forget(&self.shared, &opened)?;
         }
-        upload::set_modified(opened, modified)
+        times::set_modified(opened, modified)
     }
 
     fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
@@ -385,6 +401,29 @@ impl BlockingStorage for PosixStorage {
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<upload::PosixUpload> {
         upload::PosixUpload::begin(&self.shared, path, expected_bytes)
+    }
+
+    fn has_targets(&self) -> bool {
+        true
+    }
+
+    fn open_target(
+        &self,
+        path: &ObjectPath,
+        options: &TargetOptions,
+    ) -> StoreResult<(Arc<dyn Target>, Found)> {
+        if let (true, Some((parent, _))) = (options.parents, path.split_last()) {
+            self.make_directories(&parent)?;
+        }
+        let (target, found) = target::PosixTarget::open(&self.shared, path, options)?;
+        Ok((Arc::new(target), found))
+    }
+
+    fn unfinished_bytes(&self, directory: &ObjectPath) -> StoreResult<u64> {
+        let opened = self.shared.resolve(directory.as_relative(), OFlags::DIRECTORY | OFlags::PATH);
+        let opened = opened.map_err(lookup_error)?;
+        let at = self.shared.root_path.join(directory.as_relative());
+        hidden::unfinished_bytes(&self.shared, opened.as_fd(), &at)
     }
 
     fn open_writable(
@@ -426,7 +465,8 @@ impl BlockingStorage for PosixStorage {
     }
 
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
-        hidden::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age, Duration::ZERO)
+        let ages = hidden::Ages { partials: age, trees: Duration::ZERO };
+        hidden::remove_abandoned(&self.shared, self.shared.root.as_fd(), &self.shared.root_path, ages)
     }
 }
 

@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat, renameat_with,
-    unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, mkdirat, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::metadata::{identity_of, kind_of, look_at, look_in};
 use super::{Shared, hidden, tree};
 use crate::error::{StoreError, StoreResult};
+use crate::partial::rename_new;
 use crate::path::{HIDDEN_NAME, ObjectPath};
 use crate::storage::{Expectation, FileIdentity, NodeKind, Overwrite};
 
@@ -350,35 +350,6 @@ fn is_in(shared: &Shared, directory: &OwnedFd, above: FileIdentity) -> StoreResu
             return Ok(false);
         }
         at = next;
-    }
-}
-
-/// Renames without replacing, also where the file system has no such rename (some network ones): for a file,
-/// a hard link fails as atomically when the name is taken.
-pub(super) fn rename_new(
-    from_parent: &OwnedFd,
-    from: &OsStr,
-    to_parent: &OwnedFd,
-    to: &OsStr,
-) -> Result<(), Errno> {
-    match renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
-        Err(cause @ (Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)) => {
-            let is_directory = kind_of(&look_in(from_parent, from)?) == FileType::Directory;
-            match look_in(to_parent, to) {
-                Ok(_) => Err(Errno::EXIST),
-                // The kernel replaces at most an empty directory that somebody made since we looked. And it
-                // says for certain whether the first refusal was one of the flag or one of the move.
-                Err(Errno::NOENT) if is_directory => renameat(from_parent, from, to_parent, to),
-                Err(Errno::NOENT) => {
-                    linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
-                    // The file is there under its name: a second name of an upload is removed when it is old.
-                    let _ = unlinkat(from_parent, from, AtFlags::empty());
-                    Ok(())
-                }
-                Err(_) => Err(cause),
-            }
-        }
-        other => other,
     }
 }
 

@@ -30,14 +30,15 @@ use rustix::io::{Errno, pwritev};
 use super::changes::Changer;
 use super::metadata::{identity_of, look_at, metadata_of, modified_of};
 use super::options::PERMISSIONS;
-use super::partial::{FILE_PERMISSIONS, Partial, Writeback, require_room};
-use super::{Durability, READING, Shared, checksums, hidden, upload};
+use super::partial::{FILE_PERMISSIONS, PosixPartial, growing, require_room};
+use super::{Durability, READING, Shared, checksums, hidden, times};
 use gridlane_share::Turns;
 
 use crate::blocking::BlockingFile;
 use crate::error::{StoreError, StoreResult};
+use crate::partial::Writeback;
 use crate::path::ObjectPath;
-use crate::storage::{Committed, Expectation, Metadata, NodeKind};
+use crate::storage::{Committed, Completion, Expectation, Metadata, NodeKind};
 use crate::writable::{
     Disposition, Visibility, Whole, WriteOptions, check_length, end_of, existing_or_new, len_of,
 };
@@ -66,7 +67,7 @@ pub struct PosixWritable {
 enum Target {
     InPlace(InPlace),
     /// With what has to be there when it is closed.
-    Partial(Partial, Expectation),
+    Partial(PosixPartial, Expectation),
 }
 
 struct InPlace {
@@ -93,9 +94,9 @@ impl PosixWritable {
                     Disposition::New => require_nothing(shared, path).map(|()| Expectation::Absent)?,
                     _ => Expectation::Anything,
                 };
-                let partial = Partial::begin(shared, path, permissions, options.expected_bytes)?;
+                let partial = PosixPartial::begin(shared, path, permissions, options.expected_bytes)?;
                 // It may be open for long without a write.
-                hidden::hold(&partial.file);
+                hidden::hold(partial.file());
                 Target::Partial(partial, expectation)
             }
             (Visibility::AtOnce, Disposition::Replace) => existing_or_new(|disposition| {
@@ -133,10 +134,11 @@ impl PosixWritable {
         Ok(is_closed)
     }
 
-    fn wrote_up_to(&self, end: u64) {
-        let (Target::InPlace(InPlace { writeback, .. }) | Target::Partial(Partial { writeback, .. }, _)) =
-            &self.target;
-        writeback.wrote_up_to(&self.shared, self.target.file(), end);
+    fn wrote(&self, offset: u64, len: u64) {
+        match &self.target {
+            Target::InPlace(InPlace { file, writeback, .. }) => writeback.wrote(file, offset, len),
+            Target::Partial(partial, _) => partial.wrote(offset, len),
+        }
     }
 }
 
@@ -161,8 +163,10 @@ fn taken(shared: &Shared, path: &ObjectPath) -> StoreError {
 
 impl Target {
     fn file(&self) -> &File {
-        let (Target::InPlace(InPlace { file, .. }) | Target::Partial(Partial { file, .. }, _)) = self;
-        file
+        match self {
+            Target::InPlace(InPlace { file, .. }) => file,
+            Target::Partial(partial, _) => partial.file(),
+        }
     }
 
     /// Opens or makes a file that is visible.
@@ -195,7 +199,7 @@ impl InPlace {
             changer: Mutex::new(Changer::new(metadata.identity)),
             has_begun: AtomicBool::new(false),
             made_in: None,
-            writeback: Writeback::default(),
+            writeback: growing(shared),
         })
     }
 
@@ -233,7 +237,7 @@ impl InPlace {
             changer: Mutex::new(changer),
             has_begun: AtomicBool::new(true),
             made_in: Some(parent),
-            writeback: Writeback::default(),
+            writeback: growing(shared),
         })
     }
 
@@ -263,7 +267,7 @@ impl InPlace {
             now.duration_since(modified_of(&stat)).map_or(true, |age| age < TICK)
         });
         if is_recent {
-            let _ = upload::set_modified(&self.file, now);
+            let _ = times::set_modified(&self.file, now);
         }
     }
 
@@ -332,18 +336,18 @@ impl BlockingFile for PosixWritable {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        let end = end_of(offset, bytes.len())?;
+        end_of(offset, bytes.len())?;
         let _changing = self.changing()?;
         self.target.file().write_all_at(bytes, offset)?;
-        self.wrote_up_to(end);
+        self.wrote(offset, bytes.len() as u64);
         Ok(())
     }
 
     fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        let end = end_of(offset, len_of(parts))?;
+        end_of(offset, len_of(parts))?;
         let _changing = self.changing()?;
         write_all_vectored_at(self.target.file(), parts, offset)?;
-        self.wrote_up_to(end);
+        self.wrote(offset, len_of(parts) as u64);
         Ok(())
     }
 
@@ -381,7 +385,8 @@ impl BlockingFile for PosixWritable {
                 Ok(Committed { metadata: self.metadata()?, replaced: false, replaced_bytes: 0 })
             }
             Target::Partial(partial, expectation) => {
-                partial.publish(checksums.to_vec(), expectation).inspect_err(|_| partial.discard())
+                let completion = Completion { checksums: checksums.to_vec(), ..expectation.clone().into() };
+                partial.publish(&completion).inspect_err(|_| partial.discard())
             }
         }
     }

@@ -5,13 +5,15 @@
 //! grows; what is reserved counts as used, so that uploads together never hold more than the limit. Whoever
 //! does not fit is told [`OverQuota`](StoreError::OverQuota): at [`create`](Storage::create) when the length is known,
 //! before a byte comes. A file that is replaced counts until it is. What is written in place counts as the file grows,
-//! and is given back when it is cut (`quota/in_place.rs`).
+//! and is given back when it is cut (`quota/in_place.rs`). A target that a copy will go on with counts as used while it is not
+//! open (`quota/target.rs`).
 //!
 //! What is counted is the length of every file under each of its names; directories and links count nothing. What
 //! other programs change in the export is noticed by the next recount, and so is it when two changes of one name
 //! at the same moment were counted wrongly.
 
 mod in_place;
+mod target;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -19,6 +21,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_share::{Turns, budget};
 use tokio::runtime::Handle;
+use tokio::sync::RwLock;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
@@ -27,6 +30,7 @@ use crate::storage::{
     BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object,
     Opened, Overwrite, Space, Storage, Upload, WriteOrder,
 };
+use crate::target::Targets;
 use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
 
@@ -39,6 +43,8 @@ pub struct QuotaStorage {
     account: Arc<Account>,
     /// Those that are open for being changed in place.
     files: Arc<Files>,
+    /// Held by what opens a target, and alone by what removes those that are abandoned: it is known then how much goes.
+    opening: RwLock<()>,
 }
 
 /// How a quota stands.
@@ -122,6 +128,24 @@ impl Account {
         Before { walk: state.walk, counted: state.counted }
     }
 
+    /// Counts bytes that were found, and counted as used, as reserved from now on, with what is to come of so many in all.
+    fn take_over(self: &Arc<Self>, before: Before, found: u64, bytes: u64) -> StoreResult<Reservation> {
+        let bytes = bytes.max(found);
+        let mut state = self.lock();
+        // A walk that ended meanwhile did not find what was open, and without one it may not be counted.
+        let is_counted = state.is_counted && state.counted == before.counted;
+        let counted = if is_counted { found } else { 0 };
+        let used_bytes = state.used_bytes.saturating_sub(counted);
+        let free_bytes = self.limit_bytes.saturating_sub(used_bytes).saturating_sub(state.reserved_bytes);
+        // What is there already is no growth, whatever the limit.
+        if bytes > free_bytes && bytes > found {
+            return Err(StoreError::OverQuota);
+        }
+        state.used_bytes = used_bytes;
+        state.reserved_bytes = state.reserved_bytes.saturating_add(bytes);
+        Ok(Reservation { account: Arc::clone(self), bytes })
+    }
+
     /// Counts a change that was made since `before`.
     fn change(&self, before: Before, added: u64, removed: u64) {
         let mut state = self.lock();
@@ -151,7 +175,7 @@ impl QuotaStorage {
     /// [`recount`](QuotaStorage::recount).
     pub fn new(inner: Arc<dyn Storage>, limit_bytes: u64) -> QuotaStorage {
         let account = Arc::new(Account { limit_bytes, state: Mutex::default() });
-        QuotaStorage { inner, account, files: Arc::default() }
+        QuotaStorage { inner, account, files: Arc::default(), opening: RwLock::default() }
     }
 
     /// Counts what is there; takes as long as it takes to look at every file. Changes go on meanwhile: what is
@@ -186,12 +210,21 @@ impl QuotaStorage {
         }
     }
 
-    /// What all files below `path` have together. What vanishes meanwhile, and what nobody may look at, counts
-    /// nothing.
+    /// The length of all files below `path` together, and of the targets that are kept there. What vanishes meanwhile, and
+    /// what may not be looked at, counts nothing.
     async fn tree_bytes(&self, path: &ObjectPath) -> StoreResult<u64> {
+        let device_of = async |path: &ObjectPath| match self.inner.targets() {
+            Some(_) => self.inner.look(path).await.ok().map(|metadata| metadata.identity.device),
+            None => None,
+        };
+        let root_device = device_of(&ObjectPath::root()).await;
+        let keeps_targets = path.is_root() || device_of(path).await != root_device;
         let mut found_bytes = 0_u64;
-        let mut pending = vec![path.clone()];
-        while let Some(directory) = pending.pop() {
+        let mut pending = vec![(path.clone(), keeps_targets)];
+        while let Some((directory, keeps_targets)) = pending.pop() {
+            if keeps_targets {
+                found_bytes = found_bytes.saturating_add(self.unfinished_bytes_in(&directory).await?);
+            }
             let mut entries = match self.inner.entries(&directory).await {
                 Ok(entries) => entries,
                 // The last one: deeper than any path leads.
@@ -212,7 +245,11 @@ impl QuotaStorage {
                     match entry.metadata.kind {
                         _ if entry.is_link => {}
                         NodeKind::File => found_bytes = found_bytes.saturating_add(entry.metadata.size_bytes),
-                        NodeKind::Directory => pending.extend(directory.join(&entry.name)),
+                        NodeKind::Directory => {
+                            let below = directory.join(&entry.name);
+                            let is_elsewhere = Some(entry.metadata.identity.device) != root_device;
+                            pending.extend(below.map(|below| (below, is_elsewhere)));
+                        }
                     }
                 }
             }
@@ -429,8 +466,12 @@ impl Storage for QuotaStorage {
         })
     }
 
+    fn targets(&self) -> Option<&dyn Targets> {
+        self.inner.targets().map(|_| self as &dyn Targets)
+    }
+
     fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
-        self.inner.remove_abandoned(age)
+        Box::pin(self.remove_and_count_abandoned(age))
     }
 }
 

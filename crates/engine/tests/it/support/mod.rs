@@ -14,7 +14,7 @@ use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
 use gridlane_store::Expectation;
 use gridlane_store::journal_key::JournalKeys;
-use gridlane_store::partial::PartialFile;
+use gridlane_store::path_target::PathTarget;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -260,7 +260,7 @@ pub(crate) fn to_file(path: &Path) -> TargetSpec {
 pub(crate) fn to_file_by(path: &Path, keys: JournalKeys) -> TargetSpec {
     let path = path.to_owned();
     TargetSpec::Anywhere(Box::pin(async move {
-        let (target, found) = PartialFile::open(&path, &keys)?;
+        let (target, found) = PathTarget::open(&path, &keys)?;
         Ok(Place { target: Arc::new(target), found, completion: Expectation::Absent.into() })
     }))
 }
