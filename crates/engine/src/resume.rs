@@ -7,8 +7,8 @@ use gridlane_core::limits::FIRST_CONTACT_MAX;
 use gridlane_core::{Backoff, ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result};
 use gridlane_peer::patience::Patience;
 use gridlane_plan::judge::{EARLIER, Event as Heard, Piece, Sender};
-use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::Found;
+use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use tokio::task::JoinSet;
 
 use crate::digests::{self, Word};

@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
             Opened::InOrder(output) => {
                 // A target in order has taken bytes of a metalink by then, for good.
                 options.stop_at_metalink = false;
-                Sink::Ordered(Feed::new(output, hashers, notify.clone()))
+                Sink::Ordered(Box::new(Feed::new(output, hashers, notify.clone())))
             }
             Opened::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
                     Upload::new(&client, url.clone(), overwrite, modified, kind, patience, answer_max);
                 modified_accepted = upload.modified_accepted();
                 upload_url = Some(url);
-                Sink::Ordered(Feed::new(Box::new(upload), hashers, notify.clone()))
+                Sink::Ordered(Box::new(Feed::new(Box::new(upload), hashers, notify.clone())))
             }
         };
         if let Sink::Ordered(_) = &sink {

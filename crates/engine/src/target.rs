@@ -46,7 +46,7 @@ pub(crate) enum Sink {
     /// At any place.
     Anywhere(Arc<dyn gridlane_store::Target>),
     /// In order.
-    Ordered(Feed),
+    Ordered(Box<Feed>),
 }
 
 impl Target {
@@ -378,7 +378,7 @@ mod tests {
         let (notices, _heard) = mpsc::unbounded_channel();
         let output = Box::new(Pipe::new(std::fs::File::from(std::os::fd::OwnedFd::from(writer))));
         let feed = Feed::new(output, Vec::new(), notices.clone());
-        let target = Arc::new(Target::new(Sink::Ordered(feed), hashes, notices));
+        let target = Arc::new(Target::new(Sink::Ordered(Box::new(feed)), hashes, notices));
         target.agree(Some(bytes.len() as u64));
         let (writing, count) = (target.clone(), bytes.len());
         let written = tokio::spawn(async move { writing.write(LaneId(0), 0, &bytes, 0).await });
