@@ -46,7 +46,7 @@ fn rate(wan: &Wan, site: &str) -> f64 {
 
 /// Bytes that sites have sent, packets and all.
 fn sent(wan: &Wan, sites: &[&str]) -> u64 {
-    sites.iter().map(|site| wan.count(&format!("{site}-client"), site, "passed_bytes")).sum()
+    wan.count_all(sites, "client", "passed_bytes")
 }
 
 #[track_caller]
@@ -88,7 +88,8 @@ fn two_and_three_sources_come_near_the_sum_of_their_paths() {
 
 #[test]
 fn a_killed_server_costs_little_more_than_its_rate_and_is_reported() {
-    const SIZE: usize = 40 * MB;
+    // Time enough to see how far it is, and to kill a server before the end.
+    const SIZE: usize = 120 * MB;
     let wan = Wan::up("limit-killed", STAR);
     let bytes = content(1702, SIZE);
     fs::write(wan.scratch().dir("export").join("f"), &*bytes).unwrap();
@@ -98,7 +99,7 @@ fn a_killed_server_costs_little_more_than_its_rate_and_is_reported() {
 
     let began = Instant::now();
     let running = Running::start(wan.cp("client", &sources, &target));
-    until("half of it is sent", || sent(&wan, &SITES) >= SIZE as u64 / 2);
+    until("a quarter of it is sent", || sent(&wan, &SITES) >= SIZE as u64 / 4);
     servers[1].kill();
     let killed_s = began.elapsed().as_secs_f64();
     let outcome = running.wait().ok().verified(true);

@@ -219,6 +219,17 @@ impl Wan {
         state["counters"][counter].as_u64().unwrap_or_else(|| panic!("no {counter} in {state}"))
     }
 
+    /// The same of the links to one site, added up: all as of one moment.
+    #[track_caller]
+    pub(crate) fn count_all(&self, from: &[&str], to: &str, counter: &str) -> u64 {
+        let state = self.show();
+        let of = |from: &&str| {
+            let link = find(&state["links"], &[("link", &format!("{from}-{to}")), ("from", from)]);
+            link["counters"][counter].as_u64().unwrap_or_else(|| panic!("no {counter} in {link}"))
+        };
+        from.iter().map(of).sum()
+    }
+
     /// `wan set`, which must succeed.
     #[track_caller]
     pub(crate) fn set(&self, link: &str, arguments: &[&str]) {
