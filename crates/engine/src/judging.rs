@@ -7,7 +7,7 @@ use gridlane_store::Target;
 
 use crate::digests::{self, hash_all};
 use crate::events::{Event, State};
-use crate::findings::wrong_pieces;
+use crate::judge_errors::wrong_pieces;
 use crate::output::add_checksums;
 use crate::read_back::OfTarget;
 use crate::replica::Replica;

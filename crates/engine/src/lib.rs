@@ -30,14 +30,13 @@
 //!
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `notices`, `judging`, `lane`.
 
-mod again;
-mod asking;
+mod digest_requests;
 mod digests;
 pub mod events;
-mod findings;
 mod governor;
+mod journaling;
+mod judge_errors;
 mod judging;
-mod keeping;
 mod lane;
 mod learning;
 mod links;
@@ -52,8 +51,9 @@ mod read_back;
 mod replica;
 mod report;
 mod resume;
+mod retry;
 mod run;
-mod served;
+mod server_links;
 pub mod small;
 mod source;
 mod spec;
@@ -100,7 +100,7 @@ fn copy_until<'a>(
     Box::pin(async move {
         let CopySpec { sources, mut target, options } = spec;
         let began = std::time::Instant::now();
-        let mut again = again::Again::new(options.patience);
+        let mut again = retry::Again::new(options.patience);
         // Of an attempt that has sent all bytes and was not answered.
         let mut sent: Option<Report> = None;
         let (user, endpoints) = (client.credentials.identity().id(), governor::endpoints(&sources, &target));
@@ -111,14 +111,14 @@ fn copy_until<'a>(
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
         loop {
-            let next = again::same(&target);
+            let next = retry::same(&target);
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
             let (outcome, is_stuck) =
                 run::run(spec, client.clone(), &mut place, observer, stop.as_mut()).await;
             if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
                 (&outcome.result, &next, &sent)
                 && error.kind() == ErrorKind::Precondition
-                && again::has_what_was_sent(&client, url, report, &options).await
+                && retry::has_what_was_sent(&client, url, report, &options).await
                 && let Some(report) = sent.take()
             {
                 if let Some(checksum) = &report.checksum {
@@ -132,7 +132,7 @@ fn copy_until<'a>(
                 () = tokio::time::sleep(pause) => target = next,
                 () = stop.as_mut() => return outcome,
             }
-            sent = Some(outcome.report).filter(again::is_whole).or(sent);
+            sent = Some(outcome.report).filter(retry::is_whole).or(sent);
         }
     })
 }

@@ -1,5 +1,5 @@
 //! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249). What becomes of it is in
-//! `served`.
+//! `server_links`.
 
 use gridlane_core::limits::SERVED_REPLICAS_MAX;
 use gridlane_core::{Checksum, Url};

@@ -17,7 +17,7 @@ use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinHandle;
 
-use super::question::{self, Asking};
+use super::digest_request::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::digests;
@@ -193,7 +193,7 @@ async fn connected(
                 }
                 Some(Command::Close) | None => {
                     if asked.is_empty() && asking.as_ref().is_some_and(Asking::is_next) {
-                        question::leave(connection);
+                        digest_request::leave(connection);
                     }
                     return Err(End::Lost(Loss::Closed, None));
                 }

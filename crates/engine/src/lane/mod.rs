@@ -3,9 +3,9 @@
 //! A lane does what the plan tells it and tells the copy what happened, nothing else: it neither
 //! retries nor decides. It is never aborted while it writes, so what it claimed it also commits.
 
+mod digest_request;
 mod file;
 mod http;
-mod question;
 mod root;
 mod tally;
 #[cfg(test)]
