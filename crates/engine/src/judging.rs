@@ -94,7 +94,7 @@ impl Run<'_> {
                 digests::ask_strong(self.client.clone(), source, self.notify.clone());
             }
             Action::AskOthers => {
-                self.ask_instead();
+                self.request_awaited_digests();
                 self.tell_two_sizes();
             }
             Action::WrongPiece { range, sources } => {

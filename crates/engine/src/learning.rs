@@ -10,7 +10,7 @@ impl Run<'_> {
     /// Remembers what the connections did, for copies to come.
     pub(crate) fn learn(&self) {
         for (number, replica) in self.replicas.iter().enumerate() {
-            self.learn_mute(number, replica);
+            self.learn_unresponsive(number, replica);
             let report = self.plan.source_report(SourceId(number as u32));
             let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
                 continue;
@@ -29,7 +29,7 @@ impl Run<'_> {
 
     /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
     /// wait.
-    fn learn_mute(&self, number: usize, replica: &Replica) {
+    fn learn_unresponsive(&self, number: usize, replica: &Replica) {
         let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());
         let (votes, member) = (self.judge.votes(), &self.judge.members()[number]);
         let was_heard = votes.was_heard(number);

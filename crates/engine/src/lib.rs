@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  sources ──lanes──▶ claim · hash · write · commit ──▶ target
-//!                │            ▲ ledger (who sent what, with which checksum)
+//!                │            ▲ ledger (bytes by source, with checksums)
 //!            notices          │
 //!                ▼            │
 //!               run ◀──▶ plan, judge (pure)   run ──▶ journal, observer
@@ -73,7 +73,7 @@ pub use lane::threads_are_few;
 pub use links::FoundMetalink;
 pub use output::{Manner, Output, Pipe, Stored, Waits};
 pub use pace::RateLimit;
-pub use spec::{CopySpec, Options, Outcome, Place, TargetSpec};
+pub use spec::{CopySpec, OpenTarget, Options, Outcome, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 
@@ -100,7 +100,7 @@ fn copy_until<'a>(
     Box::pin(async move {
         let CopySpec { sources, mut target, options } = spec;
         let began = std::time::Instant::now();
-        let mut again = retry::Again::new(options.patience);
+        let mut retry = retry::Retry::new(options.patience);
         // Of an attempt that has sent all bytes and was not answered.
         let mut sent: Option<Report> = None;
         let (user, endpoints) = (client.credentials.identity().id(), governor::endpoints(&sources, &target));
@@ -111,7 +111,7 @@ fn copy_until<'a>(
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
         loop {
-            let next = retry::same(&target);
+            let next = retry::same_target(&target);
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
             let (outcome, is_stuck) =
                 run::run(spec, client.clone(), &mut place, observer, stop.as_mut()).await;
@@ -127,7 +127,7 @@ fn copy_until<'a>(
                 return Outcome { report, result: Ok(()), metalink: None };
             }
             let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
-            let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
+            let Some(pause) = retry.after(error, Time::from_origin(began.elapsed())) else { return outcome };
             tokio::select! {
                 () = tokio::time::sleep(pause) => target = next,
                 () = stop.as_mut() => return outcome,

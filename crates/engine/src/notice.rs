@@ -5,7 +5,7 @@ use std::time::Duration;
 use gridlane_core::{Checksum, Error};
 use gridlane_plan::{LaneId, Loss};
 
-use crate::links::Served;
+use crate::links::ServerLinks;
 use crate::pieces::Found;
 use crate::source::Identity;
 
@@ -45,7 +45,7 @@ pub(crate) enum Notice {
     /// A lane asked a source for the object's checksum too, and was not told.
     DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.
-    Served { source: u32, served: Served },
+    ServerLinks { source: u32, served: ServerLinks },
     /// A piece was compared with its checksum, and that is news.
     Piece { index: u64, found: Found },
     /// This machine failed: the copy cannot go on.

@@ -88,7 +88,7 @@ impl Run<'_> {
                     self.lost(entry.source, error);
                 }
                 if self.judge.is_verifying() {
-                    self.ask_instead();
+                    self.request_awaited_digests();
                 }
             }
             Notice::Dead { source, error, forget } => {
@@ -105,7 +105,7 @@ impl Run<'_> {
                 self.replicas[source].asking_lane = None;
                 if let Some(identity) = identity {
                     self.judge.votes_mut().heard(source, now);
-                    // Who has sent nothing of it has told no lane how large it is.
+                    // A source that has sent nothing of it has not stated its size to any lane.
                     if self.replicas[source].source.identity().is_none() && identity.size_bytes.is_some() {
                         let _ = self.replicas[source].source.identify(&identity);
                         self.identified(source, identity.size_bytes).await?;
@@ -120,7 +120,7 @@ impl Run<'_> {
                 self.tell_judge(Heard::SaidStrong { source: source as usize, checksums });
             }
             Notice::DigestUnsaid { source } => self.unsaid(source as usize),
-            Notice::Served { source, served } => self.served(source as usize, served)?,
+            Notice::ServerLinks { source, served } => self.add_server_links(source as usize, served)?,
             Notice::Piece { index, found: Found::Wrong { parts } } => {
                 self.tell_judge(Heard::PieceWrong { index, parts });
             }
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a source that could not be reached is all there is, and may be about to be started again.
+    /// True if a source that could not be reached is the only one, and may be about to be started again.
     fn may_come(&self, source: usize, error: &Error) -> bool {
         let may_deliver = |replica: &Replica| replica.is_reached || replica.failed_connects == 0;
         let has_others = self

@@ -57,7 +57,7 @@ impl Run<'_> {
         &mut self,
         journaled: &Journaled,
     ) -> Result<std::result::Result<(), String>> {
-        // Until somebody has answered, a failure or a stop leaves everything as it is.
+        // Until a source has answered, a failure or a stop leaves everything as it is.
         self.earlier_kept = true;
         let mut backoff = Backoff::new();
         let hope = FIRST_CONTACT_MAX.min(self.options.patience);
@@ -76,7 +76,7 @@ impl Run<'_> {
     }
 
     /// Asks the sources whether they have the object that the journal is about. `Ok(Err(why))`: they do
-    /// not, or nobody can prove it.
+    /// not, or none can prove it.
     async fn same_object(&mut self, journaled: &Journaled) -> Result<std::result::Result<(), String>> {
         if journaled.done.is_empty() {
             return Ok(Err("its journal has no bytes".into()));
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether what is known of the object is about the one in the journal; `None`: it does not tell.
+    /// True if the statements about the object are about the one in the journal; `None`: they do not tell.
     fn known_same_object(&self, journaled: &Journaled) -> Option<bool> {
         let known = &self.options.known;
         let size_bytes = known.size_bytes?;

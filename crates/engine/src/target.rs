@@ -120,7 +120,7 @@ impl Target {
         self.pieces.as_ref()
     }
 
-    /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
+    /// True if every piece that can be compared with a checksum of its own was compared, and is right.
     #[cfg(test)]
     pub(crate) fn is_checked(&self) -> bool {
         match &self.pieces {

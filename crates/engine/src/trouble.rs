@@ -1,4 +1,4 @@
-//! What keeps sources from delivering: told while it lasts, and when nobody can deliver the rest.
+//! The events about sources that do not deliver, and the error when none can deliver the rest.
 
 use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_plan::{self as plan, SourceId, SourceState};
@@ -47,7 +47,7 @@ impl Run<'_> {
     pub(crate) fn tell_slow(&mut self) {
         for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
             let Some(report) = self.plan.source_report(SourceId(number as u32)) else { continue };
-            // Whoever had nothing to do a moment ago is not slow.
+            // A source that had nothing to send a moment ago is not slow.
             replica.busy_ticks = match report.state == SourceState::Active && report.outstanding_bytes > 0 {
                 true => replica.busy_ticks + 1,
                 false => 0,

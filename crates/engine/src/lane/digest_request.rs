@@ -10,25 +10,25 @@ use gridlane_dav::ResponseHead;
 use gridlane_peer::http::{Connection, Request, Response};
 use tokio::time::timeout;
 
-use super::{Asks, Lane};
+use super::{DigestQuery, Lane};
 use crate::digests;
-use crate::links::Served;
+use crate::links::ServerLinks;
 use crate::notice::Notice;
 
 /// A checksum that is to be asked for, or whose answer is to come.
-pub(super) struct Asking {
-    asks: Asks,
-    /// What the servers on the way said.
-    served: Served,
+pub(super) struct DigestRequest {
+    asks: DigestQuery,
+    /// The links and replicas that the servers on the way stated.
+    served: ServerLinks,
     /// The question was sent on the connection that there is; so many other answers come before its own.
     behind: Option<usize>,
     /// It was asked with a request for the file's first byte.
     is_probe: bool,
 }
 
-impl Asking {
-    pub(super) fn new(asks: Asks) -> Asking {
-        Asking { asks, served: Served::default(), behind: None, is_probe: false }
+impl DigestRequest {
+    pub(super) fn new(asks: DigestQuery) -> DigestRequest {
+        DigestRequest { asks, served: ServerLinks::default(), behind: None, is_probe: false }
     }
 
     /// There is a new connection, on which nothing was asked.
@@ -36,17 +36,17 @@ impl Asking {
         (self.behind, self.is_probe) = (None, false);
     }
 
-    /// Whether it was asked with a request for the first byte, whose answer also tells how large the file is.
+    /// True if it was sent as a request for the first byte, whose answer also states the size of the file.
     pub(super) fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// Whether its question was sent.
+    /// True if a request of its own was sent.
     pub(super) fn is_sent(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Whether the next answer is its own.
+    /// True if the next answer on the connection is its own.
     pub(super) fn is_next(&self) -> bool {
         self.behind == Some(0)
     }
@@ -80,9 +80,9 @@ impl Asking {
         sent
     }
 
-    /// Asks by a request for the first byte, in front of all others. While nobody has said how large the file is, what
-    /// else a lane asks for may be behind its end, and answered with an error that says no checksum. To a question
-    /// of its own, a server would read all of a large file first; to this one few do.
+    /// Asks by a request for the first byte, in front of all others. While the size of the file is unknown, the
+    /// lane's other requests may lie behind its end, and are then answered with an error that states no checksum. For
+    /// a HEAD of its own, a server would read all of a large file first; for this request few do.
     pub(super) async fn send_probe(&mut self, connection: &mut Connection, url: &Url) -> Result<()> {
         let sent = connection.send(&self.add_to(Request::new("GET", url).header("Range", "bytes=0-0"))).await;
         (self.behind, self.is_probe) = (sent.is_ok().then_some(0), true);
@@ -91,7 +91,7 @@ impl Asking {
 
     /// The answer to the request for bytes with which it was asked for has begun. What is left: a question of its own, if
     /// the answer does not say it and there is room for one.
-    pub(super) fn told(mut self, lane: &Lane, response: &Response) -> Option<Asking> {
+    pub(super) fn told(mut self, lane: &Lane, response: &Response) -> Option<DigestRequest> {
         self.begin();
         let said = response.head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
         let Some(checksum) = said else {
@@ -142,14 +142,14 @@ impl Asking {
     }
 
     fn pass_on(self, lane: &Lane) {
-        if self.asks.follow_links && self.served != Served::default() {
-            lane.tell(Notice::Served { source: lane.source.number, served: self.served });
+        if self.asks.follow_links && self.served != ServerLinks::default() {
+            lane.tell(Notice::ServerLinks { source: lane.source.number, served: self.served });
         }
     }
 }
 
-/// Nobody waits any more for the only answer that is still to come on a connection. When it has come, the next copy
-/// can use the connection.
+/// Leaves a connection whose only outstanding answer is of no use any more. When it has come, the next copy can use the
+/// connection.
 pub(super) fn leave(mut connection: Connection) {
     tokio::spawn(async move {
         let _ = timeout(DIGEST_HEAD_MAX, connection.response()).await;

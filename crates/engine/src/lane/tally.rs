@@ -11,7 +11,7 @@ use crate::notice::Notice;
 
 /// Told at once when there are so many.
 const BYTES_MAX: u64 = 1024 * 1024;
-/// How late the run may learn of bytes.
+/// The latest that the run learns of bytes, from when they were written.
 pub(super) const DELAY_MAX: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Tally {
         }
     }
 
-    /// Whether everything has been told.
+    /// True if all bytes have been told of.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -61,7 +61,7 @@ pub(super) fn start(
     true
 }
 
-/// How many fetchers a path with this round trip needs.
+/// The number of fetchers that a path with this round trip needs.
 pub(super) fn fetchers_for(round_trip: Duration, bounds: &Bounds) -> usize {
     let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
     usize::try_from(FETCHERS_MIN + more).unwrap_or(usize::MAX).min(bounds.fetchers_max)
@@ -80,7 +80,7 @@ impl Drop for Farewell {
         self.shared.end_all(files, || SmallEnd::Returned);
         let is_last = self.origin.fetchers.fetch_sub(1, Relaxed) == 1;
         if is_last {
-            // Nobody else would take them; and a file may have come since this one looked.
+            // No other fetcher would take them; and a file may have come since this one looked.
             self.shared.end_all(self.origin.queue().drain(..), || SmallEnd::Returned);
         }
     }
@@ -92,7 +92,7 @@ struct Asked {
     at: Instant,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 enum End {
     /// There is nothing to do.
     Idle,
@@ -110,7 +110,7 @@ enum End {
     Stopped,
 }
 
-/// What an answer is.
+/// The meaning of an answer.
 enum Answer {
     /// The file, and the checksum that was compared with what the server says.
     Good { landed: Landed, verified: Option<Checksum> },
@@ -118,7 +118,7 @@ enum Answer {
     Odd,
 }
 
-/// What the head of an answer that is just the file says of its checksum.
+/// The checksums that the head of an answer states when the answer is just the file.
 struct Said {
     /// Of the kind that was asked for.
     asked: Option<Checksum>,
@@ -147,7 +147,7 @@ async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver
         let end = tokio::select! {
             biased;
             end = fetcher.connected() => end,
-            // An error: whoever could stop it is gone.
+            // An error: the sender of the stop is gone.
             _ = stop.wait_for(|stop| *stop) => End::Stopped,
         };
         let (answers, was_fresh) = (fetcher.answers, fetcher.fresh);
@@ -217,7 +217,7 @@ impl Origin {
         if broken >= BROKEN_MAX {
             self.is_one_by_one.store(true, Relaxed);
         }
-        // It closes after nearly every answer: connections are most of the cost, whoever makes them.
+        // It closes after nearly every answer: connections are most of the cost, wherever they are made.
         if broken >= 2 * BROKEN_MAX {
             self.is_unfit.store(true, Relaxed);
         }
@@ -229,7 +229,7 @@ struct Fetcher<'a> {
     origin: &'a Arc<Origin>,
     asked: &'a mut VecDeque<Asked>,
     groups: &'a mut Groups,
-    /// Whether the connection was made for this.
+    /// The connection was made for this file.
     fresh: bool,
     answers: u32,
     sent: u32,
@@ -281,7 +281,8 @@ impl Fetcher<'_> {
         }
     }
 
-    /// What it is that a connection broke. One that was idle, or that has nothing to answer, may be closed at any time.
+    /// The end that a broken connection means. One that was idle, or that has nothing to answer, may be closed at any
+    /// time.
     fn lost(&self, connection: &Connection) -> End {
         let was_idle = self.answers == 0 && connection.is_reused();
         if was_idle || connection.is_between_answers() && self.sent == self.answers + 1 && self.answers > 0 {
@@ -313,7 +314,7 @@ impl Fetcher<'_> {
         }
         let (at, count, asked) = (Instant::now(), files.len(), self.asked.len());
         self.sent = self.sent.saturating_add(count as u32);
-        // Whoever drops this future finds them here.
+        // They are found here when this future is dropped.
         self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
         let files = || self.asked.iter().skip(asked).map(|asked| &asked.file);
         let client = &self.shared.client.http;
@@ -375,7 +376,7 @@ impl Fetcher<'_> {
         let answer = match told {
             None if self.is_large(&response) => {
                 self.origin.large.fetch_add(1, Relaxed);
-                // Nobody reads it here, and what is behind it is asked for elsewhere.
+                // The body is not read, and the answers behind it are asked for on another connection.
                 self.return_first();
                 return Err(End::Large);
             }
@@ -440,7 +441,8 @@ impl Fetcher<'_> {
         }
     }
 
-    /// The server owes answers and sends nothing: they are fetched by those who bear more.
+    /// The end of a connection whose server owes answers and sends nothing: the copies with more patience fetch the
+    /// files.
     fn silent(&mut self) -> End {
         while !self.asked.is_empty() {
             self.return_first();
@@ -453,7 +455,7 @@ impl Fetcher<'_> {
         self.shared.end_all(first.into_iter(), || SmallEnd::Returned);
     }
 
-    /// Whether a head announces just the file. `Some`: yes, and this is what it says of its checksum.
+    /// The checksums that a head states if it announces just the file; else `None`.
     fn judge(&self, response: &Response, file: &SmallFile) -> Option<Said> {
         let head = &response.head;
         let length = head.content_length().ok().flatten();
@@ -468,7 +470,7 @@ impl Fetcher<'_> {
         is_plain.then(|| self.said(head))
     }
 
-    /// Whether it is a file that was not expected to be that large.
+    /// True if the file is larger than was expected.
     fn is_large(&self, response: &Response) -> bool {
         let length = response.head.content_length().ok().flatten().unwrap_or(0);
         response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
@@ -555,12 +557,12 @@ impl Fetcher<'_> {
     }
 }
 
-/// How fast answers come.
+/// The rate of answers.
 struct Rate {
     begun: Instant,
     bytes: u64,
     bytes_per_s: f64,
-    /// What the last files had, later ones with more weight.
+    /// The mean size of the last files, later ones with more weight.
     mean_bytes: f64,
 }
 
@@ -586,7 +588,7 @@ impl Rate {
         }
     }
 
-    /// What a file is likely to have.
+    /// The size that a file is likely to have.
     fn expects(&self, file: &SmallFile) -> u64 {
         file.size_bytes.unwrap_or(self.mean_bytes as u64)
     }

@@ -82,7 +82,7 @@ pub(super) struct Landed {
     pub(super) size_bytes: u64,
 }
 
-/// What is told of a file when it is visible.
+/// The data of a file's end, told when the file is visible.
 struct Told {
     id: u64,
     checksum: Option<Checksum>,
@@ -118,8 +118,8 @@ impl Groups {
         self.files.is_empty()
     }
 
-    /// Waits for leave to open another file; `None` is never seen. Whoever waits has none that is complete and open, so that
-    /// no two wait for each other.
+    /// Waits for a permit to open another file; `None` never happens. A fetcher that waits has no complete file open,
+    /// so that no two wait for each other.
     pub(super) async fn leave_to_open(&mut self) -> Option<Leave> {
         let leaves = self.shared.leaves.clone();
         if let Ok(leave) = leaves.clone().try_acquire_owned() {
@@ -153,7 +153,7 @@ impl Groups {
         let is_verified = verified.is_some();
         let checksum = verified.or_else(|| checksums.into_iter().next());
         let (id, url) = (file.id, file.url.to_string());
-        // Whoever hears that the file is there may count on its directory not being held for it.
+        // The directory is not held any more when the end of its file is told.
         drop(file);
         self.told.push(Told {
             id,

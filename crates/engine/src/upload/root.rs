@@ -38,7 +38,7 @@ use writing::Writing;
 const FILE_MODE: u16 = 0o644;
 /// Bytes of a file that are read back at a time.
 const READ_BYTES: u32 = 4 * 1024 * 1024;
-/// How long giving up may take.
+/// The time that giving up may take.
 const ABANDON_MAX: Duration = Duration::from_secs(5);
 
 /// A file that is opened, written and closed.
@@ -48,7 +48,7 @@ pub(crate) struct Upload {
     overwrite: bool,
     /// The kind of checksum that the server is asked for.
     kind: ChecksumKind,
-    /// How long silence is borne.
+    /// The time for which silence is borne.
     patience: Duration,
     /// The second that the file was written in that this one replaces, if it may be this one's as well.
     replaced_s: Option<i64>,
@@ -126,25 +126,25 @@ impl Upload {
         Ok(Box::new(Writing::new(file, size_bytes)))
     }
 
-    /// What is there, if the server says.
+    /// The server's statement about the path, if it answers.
     async fn look(&self, url: &Url) -> Option<StatText> {
         let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
         let found = self.client.call(url, ask).await.ok()?;
         StatText::parse(&found.body).ok()
     }
 
-    /// Whether the directory is there that the file goes to.
+    /// True if the directory is there that the file goes to.
     async fn has_directory(&self) -> bool {
         let Ok(directory) = self.url.join("./") else { return false };
         self.look(&directory).await.is_some_and(|found| found.is_directory())
     }
 
-    /// What a refusal to open the file means.
+    /// The error that a refusal to open the file means.
     async fn refused(&self, error: Error, overwrite: bool) -> Error {
         if error.kind() == ErrorKind::NotFound {
             if self.has_directory().await {
                 let message = format!("the server cannot put a file there: {}", error.message());
-                // A manager that has nobody to send to.
+                // The manager has no server for the file.
                 return Error::new(ErrorKind::Network, message)
                     .fault(Fault::Peer)
                     .hint(

@@ -34,7 +34,7 @@ const READS_AHEAD_MAX: usize = 16;
 
 type Step<T> = std::result::Result<T, End>;
 
-/// What the plan has asked for.
+/// A range that the plan has asked for.
 struct Asked {
     range: ByteRange,
     /// Where its next read begins.
@@ -65,7 +65,7 @@ struct Reading {
     at: u64,
 }
 
-/// What came.
+/// An answer.
 enum Came {
     Next(Result<Next>),
     Bytes(Result<usize>),
@@ -139,7 +139,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     if let Some(shared) = &reader.bound
         && (!matches!(end, End::Lost(Loss::Closed, _)) || !reader.has_answered && !reader.chunks.is_empty())
     {
-        // Nobody knows why: the next lane has a session of its own.
+        // The cause is unknown; the next lane has a session of its own.
         shared.refuse();
     }
     if let Some(main) = main.filter(MainStream::is_used)
@@ -514,7 +514,7 @@ async fn elsewhere(substream: &mut Option<SubStream>) -> (StreamId, Said) {
     }
 }
 
-/// What the source sent is not to be believed either.
+/// The bytes that the source sent do not count either.
 fn dead(lane: &Lane, error: Error) -> End {
     End::Dead { error: error.endpoint(&lane.source.url), forget: true }
 }
