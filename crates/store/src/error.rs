@@ -37,13 +37,13 @@ pub enum StoreError {
     TooLarge,
     /// The device is full.
     NoSpace,
-    /// There is room, but not for whoever asks: a quota is used up.
+    /// There is room on the device, but the quota of the requester is used up.
     OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,
     /// Another copy to the same path has it: later it may be free.
     Locked,
-    /// A directory that the server needs for itself belongs to somebody else.
+    /// A directory that the server needs for itself belongs to another user.
     NotOurs(PathBuf),
     /// The file system, or this kind of storage, has no such thing.
     Unsupported,

@@ -61,14 +61,14 @@ pub enum Record {
     },
     /// The agreed checksum of the whole object.
     Digest {
-        /// As `TYPE:HEX`.
+        /// The checksum as `TYPE:HEX`.
         value: String,
     },
     /// Bytes that were written to the partial file.
     Done {
         /// Offset of the first.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
         /// Their adler32.
         adler32: u32,

@@ -1,4 +1,4 @@
-//! The key that a user's journals are written with: whoever does not have it cannot write one that is believed.
+//! The key that a user's journals are written with: a journal that another user has written without it is not believed.
 //!
 //! A partial file and its journal lie beside their target, where others may put files too: they come in with a tree, with an
 //! archive, with a directory that several people share. The key lies where only its owner reads and writes, and is made when
@@ -108,8 +108,8 @@ fn read_or_make(path: &Path) -> io::Result<JournalKey> {
     read(path)
 }
 
-/// Removes a file without a byte at `path`, if it is the user's. Whoever else does that meanwhile waits for the lock, and
-/// finds that the name is that of another file by then.
+/// Removes a file without a byte at `path`, if it is the user's. Another process that does the same meanwhile waits for
+/// the lock, and finds that the name is that of another file by then.
 fn remove_empty(path: &Path) {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
@@ -173,7 +173,7 @@ fn random_hex<const BYTES: usize>() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whoever runs with the home directory of somebody else (`sudo`) would leave directories in it that its owner cannot use.
+/// A process with the home directory of another user (`sudo`) would leave directories in it that its owner cannot use.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let there = directory.ancestors().find_map(|path| fs::metadata(path).ok());
     match there.is_some_and(|meta| meta.uid() == rustix::process::geteuid().as_raw()) {

@@ -18,8 +18,8 @@ use crate::storage::FileIdentity;
 /// Directories that are held open, the deepest ones. Those above are opened again from below.
 const OPEN_MAX: usize = 32;
 
-/// How often a directory is read again that is not empty at its end: somebody adds to it, or the file
-/// system skips entries while others are removed.
+/// Times that a directory is read again that is not empty at its end: another program adds to it, or the file system
+/// skips entries while others are removed.
 const PASSES_MAX: usize = 64;
 
 const INSIDE: ResolveFlags =
@@ -35,7 +35,7 @@ struct Level {
     passes: usize,
 }
 
-/// What became of an attempt to remove a name without looking into it.
+/// The outcome of an attempt to remove a name without looking into it.
 enum Attempt {
     Gone,
     /// It is a directory with something in it.
@@ -148,7 +148,7 @@ fn remove_name(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> S
     }
 }
 
-/// Whether something is mounted at `name` in `directory`, or below it. A rename would take it along.
+/// True if something is mounted at `name` in `directory`, or below it. A rename would take it along.
 pub(super) fn holds_mounts(directory: &OwnedFd, name: &OsStr) -> bool {
     use std::os::fd::AsRawFd;
     // A thread may have mounts of its own.
