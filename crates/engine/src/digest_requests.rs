@@ -78,7 +78,8 @@ impl Run<'_> {
         digests::ask(client, source, kind, follow_links, until, notices);
     }
 
-    /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
+    /// Every byte is there: asks the sources whose checksums are waited for, and whose lanes were to ask and cannot,
+    /// on a connection of its own.
     pub(crate) fn request_awaited_digests(&mut self) {
         let awaited = self.judge.votes().awaited(self.pace.now());
         for source in 0..self.replicas.len() {
@@ -94,8 +95,8 @@ impl Run<'_> {
         }
     }
 
-    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
-    /// end with those that have never said one.
+    /// A lane got no checksum with its bytes. Some servers state it only in the answer to a HEAD of its own; servers that
+    /// have never stated one are not asked again.
     pub(crate) fn unsaid(&mut self, source: usize) {
         if self.replicas[source].asking_lane.take().is_none() {
             return; // It was asked beside the data meanwhile.

@@ -237,7 +237,8 @@ async fn root_stat(client: &Client, source: &Source) -> Result<Stated> {
     let make = |path| Stat { about: About::Path(path), is_vfs: false, wants: 0 };
     let answered = client.call(&source.url, make).await?;
     let stat = StatText::parse(&answered.body).map_err(|_| {
-        Error::new(ErrorKind::Protocol, "what it says of the file makes no sense").endpoint(&answered.url)
+        Error::new(ErrorKind::Protocol, "its answer to the stat of the file is malformed")
+            .endpoint(&answered.url)
     })?;
     if stat.flags.has(StatFlags::DIRECTORY) {
         // Its size is not that of any file: with nothing to fetch the copy would be complete before a lane is refused.

@@ -43,7 +43,7 @@ struct State {
     endpoints: HashMap<Endpoint, Places>,
     /// Places that each user has; users without one are not listed.
     users: HashMap<IdentityId, usize>,
-    /// Those that wait, by what they wait for: of eight hundred only the first of each line is looked at.
+    /// Waiting copies, in lines by what they wait for: of eight hundred copies only the first of each line is looked at.
     lines: Vec<Line>,
     /// Copies that have waited.
     waited: u64,
@@ -51,7 +51,7 @@ struct State {
     windows: Windows,
 }
 
-/// Those at one endpoint.
+/// The copies at one endpoint.
 #[derive(Default)]
 struct Places {
     taken: usize,
@@ -230,7 +230,7 @@ impl Governor {
         Place { governor: Arc::clone(self), user, endpoints, window, is_taken: true, moved: (0, Time::ZERO) }
     }
 
-    /// Lets those begin that may.
+    /// Lets all waiting copies begin that may.
     fn go_on(self: &Arc<Governor>, mut state: MutexGuard<'_, State>) {
         let mut given_up = Vec::new();
         while let Some((line, Waiting { tell, .. })) = state.next(self.begun_max) {
@@ -240,7 +240,7 @@ impl Governor {
             given_up.extend(tell.send(place).err());
         }
         drop(state);
-        // Each of them lets others begin.
+        // The end of each lets others begin.
         drop(given_up);
     }
 

@@ -1,4 +1,5 @@
-//! What a copy remembers for those to come: what connections did, and which servers were waited for in vain.
+//! Measurements that a copy keeps for later ones: rates and round trips of connections, and the servers that did not
+//! answer in time.
 
 use gridlane_peer::paths::Path;
 use gridlane_plan::SourceId;
@@ -27,7 +28,7 @@ impl Run<'_> {
         }
     }
 
-    /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
+    /// Remembers if a source did not answer in time. The finding of an earlier copy is not prolonged by a copy that did not
     /// wait.
     fn learn_unresponsive(&self, number: usize, replica: &Replica) {
         let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());

@@ -8,22 +8,22 @@
 //!               run ◀──▶ plan, judge (pure)   run ──▶ journal, observer
 //! ```
 //!
-//! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
-//! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
-//! Which bytes are right, which source lied and what is fetched again is decided by
-//! [`judge`](gridlane_plan::judge), which is as pure as the plan: the run tells it what happens and does what it says
-//! (`judging`). Where the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
+//! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it gets notices from lanes,
+//! asks the plan for the next actions, and sends commands to lanes. Data never passes through the run. The
+//! [`judge`](gridlane_plan::judge) decides which bytes are right, which source is wrong and which ranges are fetched
+//! again. It is as pure as the plan: the run passes events on to it and carries out its decisions (`judging`). Where
+//! the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
 //!
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine. One copy
 //! may have all of them.
 //!
 //! Small files, of which there are many, do without most of this: [`small`].
 //!
-//! A target is a [`gridlane_store::Target`] that takes bytes at any place, with a journal of what it has, or an [`Output`]
-//! that takes them in order. Whatever may wait for a device has one of its turns then (`target`, `read_back`), so that one that
-//! hangs holds up no copy to another.
+//! A target is a [`gridlane_store::Target`] that takes bytes at any place, with a journal of what it has, or an
+//! [`Output`] that takes them in order. Every operation that may wait for a device takes one of its turns (`target`,
+//! `read_back`), so that one that hangs holds up no copy to another.
 //!
-//! The connections themselves, and what a server may be shown of a user, are those of `gridlane_peer`.
+//! The connections themselves, and the rules by which credentials are presented to servers, are those of `gridlane_peer`.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.

@@ -1,5 +1,4 @@
-//! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249). What becomes of it is in
-//! `server_links`.
+//! Parsing of the links that a server states with a file: other replicas, and the metalink (RFC 6249). `server_links` uses them.
 
 use gridlane_core::limits::SERVED_REPLICAS_MAX;
 use gridlane_core::{Checksum, Url};
@@ -40,7 +39,7 @@ impl ServerLinks {
         self.metalink = self.metalink.take().or_else(|| usable(&link_header::metalink(headers)?));
     }
 
-    /// Takes the servers that a manager of XRootD's protocol knows, but for the one that it sends us to.
+    /// Takes the servers that a manager of XRootD's protocol knows, but for the one that it redirects to.
     pub(crate) fn take_located(&mut self, used: &Url, found: Vec<Url>) {
         self.replicas.extend(found.into_iter().filter(|url| !url.same_endpoint(used)));
         self.replicas.truncate(SERVED_REPLICAS_MAX);

@@ -1,4 +1,4 @@
-//! What lanes, digest fetchers and the target tell the copy.
+//! The notices that lanes, digest requests and the target send to the copy.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) enum Notice {
     WholeBody { lane: LaneId, size_bytes: Option<u64> },
     /// The lane is gone.
     Lost { lane: LaneId, loss: Loss, error: Option<Error> },
-    /// The source is of no use any more. `forget`: what it sent is not to be believed either.
+    /// The source is of no use any more. `forget`: the bytes that it sent do not count either.
     Dead { source: u32, error: Error, forget: bool },
     /// The lane waits for the target, or not any more.
     Blocked { lane: LaneId, blocked: bool },
@@ -42,7 +42,7 @@ pub(crate) enum Notice {
     Stated { source: u32, checksums: Vec<Checksum> },
     /// A source was asked for a strong checksum of the object, and this is all that it says; `None`: it did not answer.
     Strong { source: u32, checksums: Option<Vec<Checksum>> },
-    /// A lane asked a source for the object's checksum too, and was not told.
+    /// A lane's digest request was answered without a checksum.
     DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.
     ServerLinks { source: u32, served: ServerLinks },

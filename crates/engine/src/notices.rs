@@ -1,4 +1,4 @@
-//! Takes in what lanes, questions and the target tell, and hands it to the plan and the judge.
+//! Handling of the notices from lanes, digest requests and the target: they go on to the plan and the judge.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const CONNECTS_MAX: u32 = 3;
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 impl Run<'_> {
-    /// Takes in what happened.
+    /// Handles a notice.
     pub(crate) async fn notice(&mut self, notice: Notice) -> Result<()> {
         let now = self.pace.now();
         match notice {
@@ -209,7 +209,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// A source is of no use any more; with `forget`, what it sent and stated is not to be believed either.
+    /// A source is of no use any more; with `forget`, its bytes and statements do not count either.
     fn die(&mut self, source: usize, error: Error, forget: bool) {
         let replica = &mut self.replicas[source];
         if replica.dead.is_none() {

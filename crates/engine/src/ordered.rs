@@ -208,7 +208,7 @@ impl Feed {
         self.manner.leaves_traces
     }
 
-    /// Sees to it that nothing of an upload stays. Lanes must have ended.
+    /// Removes what an unfinished upload has left. Lanes must have ended.
     pub(crate) async fn abandon(&self) {
         self.drain.lock().await.output.abandon().await;
     }

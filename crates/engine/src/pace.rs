@@ -56,7 +56,7 @@ impl Pace {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).now(wall)
     }
 
-    /// Time since the copy began, as a clock on the wall shows it: for people.
+    /// Time since the copy began by the wall clock, for display.
     pub(crate) fn elapsed(&self) -> Duration {
         self.origin.elapsed()
     }

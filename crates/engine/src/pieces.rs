@@ -5,9 +5,9 @@
 //! came otherwise is read back. A target in order is given whole pieces that are right; until then they
 //! are kept here, and the plan's window bounds how many.
 //!
-//! The only sender of a wrong piece has lied. Where several sent parts of it, their parts are compared with the
-//! right ones when those have come, by SHA-256: a liar can make up bytes with the adler32 of right ones, and would
-//! never be named.
+//! The only sender of a wrong piece is wrong. Where several sources sent parts of it, their parts are compared with the
+//! right ones when those have come, by SHA-256: a hostile source can make up bytes with the adler32 of right ones, and would
+//! never be found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -31,10 +31,10 @@ impl Run<'_> {
                 true => None,
                 false => {
                     self.earlier_kept = true;
-                    let message = format!("an earlier copy has left a part that cannot be checked: {why}");
-                    return Err(Error::new(ErrorKind::LocalIo, message)
-                        .fault(Fault::Local)
-                        .hint("name the place of its key with XDG_STATE_HOME, or remove the partial file"));
+                    let message = format!("the partial file of an earlier copy cannot be checked: {why}");
+                    return Err(Error::new(ErrorKind::LocalIo, message).fault(Fault::Local).hint(
+                        "set XDG_STATE_HOME to the directory that has its key, or remove the partial file",
+                    ));
                 }
             },
             Found::Earlier(journaled) => match self.same_object_or_keep(&journaled).await? {
@@ -108,7 +108,7 @@ impl Run<'_> {
         kind: Option<ChecksumKind>,
         wait: Duration,
     ) -> Result<bool> {
-        // The caller's own word about the object needs no source.
+        // A checksum from the caller proves the object without a source.
         let told = self.options.checksum.as_ref().and_then(|(_, value)| value.clone());
         let told_same = told.is_some() && told == journaled.digest;
         let mut asked = JoinSet::new();
@@ -154,8 +154,7 @@ impl Run<'_> {
             _ if answers > 0 => Ok(false),
             Some(error) => Err(error),
             None => {
-                let message =
-                    "no source has said in time whether it has the file that an earlier copy has begun";
+                let message = "no source has answered in time whether it has the file of the earlier copy";
                 Err(Error::new(ErrorKind::Timeout, message).hint(Hint::ContinueOrWaitLonger))
             }
         }

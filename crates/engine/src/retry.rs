@@ -12,7 +12,7 @@ use gridlane_peer::Client;
 use crate::source::Source;
 use crate::{Options, Report, TargetSpec, digests};
 
-/// When an upload is begun anew, and when it is given up.
+/// The rule by which an upload is begun anew or given up.
 #[derive(Debug)]
 pub(crate) struct Retry {
     patience: Duration,
@@ -24,12 +24,12 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// For an upload whose server's silence is borne for so long.
+    /// The rule for an upload with this limit for its server's silence.
     pub(crate) fn new(patience: Duration) -> Retry {
         Retry { patience, away_since: Time::ZERO, broken: 0, backoff: Backoff::new() }
     }
 
-    /// After which pause to begin anew; `None`: `error` is the last word. Times are from the beginning of the copy.
+    /// The pause after which to begin anew; `None`: the upload fails with `error`. Times are from the beginning of the copy.
     pub(crate) fn after(&mut self, error: &Error, now: Time) -> Option<Duration> {
         match error.kind() {
             ErrorKind::Network if error.is_unreached() => {}
@@ -74,7 +74,7 @@ pub(crate) async fn has_what_was_sent(client: &Client, url: &Url, sent: &Report,
     }
 }
 
-/// The same target for another attempt; `None`: what it has taken cannot be called back, or is gone on with.
+/// The same target for another attempt; `None`: the bytes that it has taken cannot be taken back, or are continued.
 pub(crate) fn same_target(target: &TargetSpec) -> Option<TargetSpec> {
     match target {
         TargetSpec::Upload { url, overwrite, modified } => {
@@ -109,7 +109,7 @@ mod tests {
         for s in 5..64 {
             assert!(retry.after(&away, at_s(s)).is_some_and(|pause| pause <= RECONNECT_PAUSE_MAX));
         }
-        let busy = Error::new(ErrorKind::Busy, "somebody else has it open");
+        let busy = Error::new(ErrorKind::Busy, "another client has it open");
         assert!(retry.after(&busy, at_s(64)).is_some());
         assert_eq!(retry.after(&away, at_s(65)), None, "patience has ended");
         assert_eq!(Retry::new(Duration::from_secs(60)).after(&busy, at_s(0)), None);

@@ -63,7 +63,7 @@ pub(crate) struct Run<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) client: Client,
     pub(crate) options: Options,
-    /// For the commit of what is like a file.
+    /// The properties of the file for the commit of a target that takes bytes at any place.
     pub(crate) completion: Option<Completion>,
     pub(crate) upload_url: Option<gridlane_core::Url>,
     /// The server's answer about the time which an upload told it: true if it keeps that.
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
                 Sink::Anywhere(opened.target)
             }
             Opened::InOrder(output) => {
-                // A target in order has taken bytes of a metalink by then, for good.
+                // A target in order has taken bytes of the metalink by then, and they cannot be taken back.
                 options.stop_at_metalink = false;
                 Sink::Ordered(Box::new(Feed::new(output, hashers, notify.clone())))
             }

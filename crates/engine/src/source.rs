@@ -130,7 +130,7 @@ impl Source {
         }
     }
 
-    /// Which version it has, if it has said so.
+    /// The version that it has, if it has stated one.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.known().identity.clone()
     }
@@ -203,7 +203,7 @@ impl Source {
         contradicted.map_or_else(|| self.identify(identity), Err)
     }
 
-    /// Its size, once it has said it.
+    /// Its size, once it has stated one.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         self.known().identity.as_ref().and_then(|identity| identity.size_bytes)
     }

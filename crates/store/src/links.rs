@@ -48,7 +48,7 @@ pub fn refuse_planted(path: &Path, meta: &Metadata) -> Result<()> {
     let found = walk(path)?;
     match found.parent().is_none_or(|directory| is_trusted(directory, meta.uid())) {
         true => Ok(()),
-        false => Err(planted(&found, "what is")),
+        false => Err(planted(&found, "the file")),
     }
 }
 
@@ -117,11 +117,13 @@ fn may_go_by(directory_mode: u32, directory_owner: u32, owner: u32, caller: u32)
 }
 
 fn planted(path: &Path, what: &str) -> Error {
-    let message =
-        format!("{what} at {} belongs to somebody else, where everybody may put one", path.display());
+    let message = format!(
+        "{what} at {} belongs to another user, in a directory that all users may write to",
+        path.display()
+    );
     Error::new(ErrorKind::Denied, message)
         .fault(Fault::Local)
-        .hint("write to a directory of your own, or name what it leads to")
+        .hint("write to a directory of your own, or name the path that a link leads to")
 }
 
 #[cfg(test)]

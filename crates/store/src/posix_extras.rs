@@ -8,7 +8,7 @@ use crate::path::ObjectPath;
 use crate::storage::{BoxFuture, Expectation, Overwrite};
 use crate::writable::{WritableFile, WriteOptions};
 
-/// The extras of a file system. One of them may have no such thing: [`Unsupported`](crate::StoreError::Unsupported).
+/// The extras of a file system. A file system may lack one of them: [`Unsupported`](crate::StoreError::Unsupported).
 pub trait PosixExtras: Send + Sync {
     /// True if a symbolic link is at `path`, which [`look`](crate::Storage::look) follows and a removal does not.
     fn is_link<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<bool>>;

@@ -289,7 +289,7 @@ pub struct Listing {
 }
 
 /// In which state a file must be for a change to happen. Checked at the very moment of the change: of
-/// two clients that expect the same state, one wins and one is told.
+/// two clients that expect the same state, one wins and one gets an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Any, or none.

@@ -145,7 +145,7 @@ impl UnnamedFile {
 
     /// Gives it its name; an error of kind `AlreadyExists` when that is taken.
     fn link(&self) -> io::Result<()> {
-        // Without a detour through /proc, where the kernel lets us.
+        // Without a detour through /proc, where the kernel allows it.
         match linkat(&self.file, "", &self.directory.fd, &self.name, AtFlags::EMPTY_PATH) {
             Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
                 let here = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());

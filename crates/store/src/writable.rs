@@ -26,7 +26,7 @@ pub enum Disposition {
     Replace,
 }
 
-/// From when on others see a file that is opened to be changed.
+/// The moment from which on a file that is opened to be changed is visible to other clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
     /// From the beginning. A file that is there is changed in place, for all to see, whatever becomes of the
@@ -42,7 +42,7 @@ pub enum Visibility {
 pub struct WriteOptions {
     /// The condition at the path.
     pub disposition: Disposition,
-    /// From when on it is seen.
+    /// The moment from which on it is visible.
     pub visibility: Visibility,
     /// The directories that lead to a file that is made are made as well. They stay if it is given up.
     pub parents: bool,
@@ -144,8 +144,8 @@ pub trait WritableFile: Send + Sync {
     /// [`Closed`](StoreError::Closed). If it fails, what was not visible is gone.
     fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>>;
 
-    /// Lets go of it: when this is done, what was not visible is gone, unless others have it still. The same happens, a little
-    /// later, when it is dropped.
+    /// Lets go of it: when this is done, what was not visible is gone, unless another handle is still open. The same
+    /// happens, a little later, when it is dropped.
     fn discard(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -168,7 +168,7 @@ impl Whole {
     }
 }
 
-/// Opens a file that is there by `Existing`, or makes it by `New`, whatever others do meanwhile.
+/// Opens a file that is there by `Existing`, or makes it by `New`, whatever other clients do meanwhile.
 pub(crate) fn existing_or_new<T>(mut open: impl FnMut(Disposition) -> StoreResult<T>) -> StoreResult<T> {
     for _ in 0..limits::OPEN_RACES_MAX {
         match open(Disposition::Existing) {

@@ -204,7 +204,7 @@ async fn connected(
             }
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() || is_asked => step,
             () = &mut thinking, if is_awaited => {
-                // It may be reading all of a large file. Its checksum can be waited for elsewhere.
+                // The server may be reading all of a large file: its checksum is asked for on another connection.
                 lane.client.http.thought_long(&lane.source.url);
                 asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
@@ -218,7 +218,7 @@ async fn connected(
                     own.give_up(lane);
                     return Ok(Next::Elsewhere);
                 }
-                *asking = own.told(lane, &response);
+                *asking = own.answered_with_bytes(lane, &response);
                 if let Some(own) = asking
                     && own.send(&mut connection, &url, asked.len()).await.is_err()
                 {
@@ -248,7 +248,7 @@ async fn connected(
                     Begun::Overlong => return Ok(Next::Fresh),
                 };
                 if let Some(own) = asking.take_if(|asking| !asking.is_sent()) {
-                    *asking = own.told(lane, &response);
+                    *asking = own.answered_with_bytes(lane, &response);
                     if let Some(own) = asking
                         && own.send(&mut connection, &url, asked.len()).await.is_err()
                     {
@@ -269,7 +269,7 @@ async fn connected(
                 return Ok(Next::Fresh);
             }
             Step::Head(Err(_)) if is_asked => {
-                // That a server does not like the question is no reason not to fetch from it.
+                // A server that refuses the digest request may still send the bytes.
                 asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
             }
@@ -335,7 +335,7 @@ fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<DigestRequest>) -> Op
     asking.as_ref()
 }
 
-/// Asks for the checksum in front of bytes that may be behind the end of the file.
+/// Sends the digest request in front of one for bytes that may lie behind the end of the file.
 async fn probe(
     lane: &Lane,
     connection: &mut Connection,
@@ -426,7 +426,7 @@ async fn begin(
     if head.status.is_success()
         && let Some(coding) = head.content_coding()
     {
-        return Err(protocol(format!("it sends the file encoded as {coding:?}, which nobody asked for")));
+        return Err(protocol(format!("it sends the file encoded as {coding:?}, which was not asked for")));
     }
     if head.status.is_success()
         && lane.source.identity().is_none()
@@ -548,7 +548,7 @@ async fn take(
     }
     if lane.target.size_bytes().is_some_and(|size_bytes| answer.at + count > size_bytes) {
         if lane.source.size_bytes().is_some_and(|own| answer.at + count <= own) {
-            // It said so: whose size is right is for the run to say, and nothing against this source.
+            // The source stated this size: the run decides which size is right, and the source is not at fault.
             return Err(End::Lost(Loss::Closed, None));
         }
         return Err(protocol("it sent more bytes than the file has"));
@@ -592,7 +592,7 @@ fn finish(
     Ok(())
 }
 
-/// The peer does not keep to the protocol: what it sent is not to be believed either.
+/// The peer does not keep to the protocol: the bytes that it sent do not count either.
 fn dead(lane: &Lane, error: Error) -> End {
     End::Dead { error: error.endpoint(&lane.source.url), forget: true }
 }

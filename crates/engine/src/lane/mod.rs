@@ -38,7 +38,7 @@ use crate::target::Target;
 pub(crate) enum Command {
     /// Ask for these bytes, behind what was asked for before.
     Request(ByteRange),
-    /// Ask for the checksum now, if the lane is to ask at all and has nothing else to ask for.
+    /// Send the digest request now, if the lane has one and no requests for bytes.
     Ask,
     /// Drop the connection.
     Close,
@@ -166,7 +166,7 @@ impl Drop for Running {
 enum End {
     /// The loss of its connection, in the plan's terms.
     Lost(Loss, Option<Error>),
-    /// The source is of no use any more; `forget` when its bytes are not to be believed.
+    /// The source is of no use any more; `forget` when the bytes that it sent do not count.
     Dead { error: Error, forget: bool },
     /// This machine failed.
     Local(Error),

@@ -67,11 +67,11 @@ pub(super) fn fetchers_for(round_trip: Duration, bounds: &Bounds) -> usize {
     usize::try_from(FETCHERS_MIN + more).unwrap_or(usize::MAX).min(bounds.fetchers_max)
 }
 
-/// However a fetcher ends, it is one less, and what it had asked for is not lost.
+/// The end of a fetcher, for whatever reason: it is counted off, and the files that it had asked for are not lost.
 struct Farewell {
     shared: Arc<Shared>,
     origin: Arc<Origin>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Requested>,
 }
 
 impl Drop for Farewell {
@@ -87,7 +87,7 @@ impl Drop for Farewell {
 }
 
 /// A file that was asked for.
-struct Asked {
+struct Requested {
     file: SmallFile,
     at: Instant,
 }
@@ -102,11 +102,11 @@ enum End {
     Large,
     /// It broke in or before the answer to the oldest request.
     Lost,
-    /// There is none.
+    /// No connection could be made.
     Unreachable,
     /// Its server is of no use for this.
     Unfit,
-    /// All of it was stopped.
+    /// The caller stopped everything.
     Stopped,
 }
 
@@ -227,7 +227,7 @@ impl Origin {
 struct Fetcher<'a> {
     shared: &'a Arc<Shared>,
     origin: &'a Arc<Origin>,
-    asked: &'a mut VecDeque<Asked>,
+    asked: &'a mut VecDeque<Requested>,
     groups: &'a mut Groups,
     /// The connection was made for this file.
     fresh: bool,
@@ -246,7 +246,7 @@ impl Fetcher<'_> {
         // A connection is made for a file and not in advance.
         let Some(first) = self.next_file().await else { return End::Idle };
         let url = first.url.clone();
-        self.asked.push_back(Asked { file: first, at: Instant::now() });
+        self.asked.push_back(Requested { file: first, at: Instant::now() });
         let connected = self.shared.client.http.connect(&url, &url, Purpose::Lane, self.fresh).await;
         let Ok(Connected { mut connection, .. }) = connected else { return End::Unreachable };
         self.fresh = !connection.is_reused();
@@ -315,7 +315,7 @@ impl Fetcher<'_> {
         let (at, count, asked) = (Instant::now(), files.len(), self.asked.len());
         self.sent = self.sent.saturating_add(count as u32);
         // They are found here when this future is dropped.
-        self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
+        self.asked.extend(files.into_iter().map(|file| Requested { file, at }));
         let files = || self.asked.iter().skip(asked).map(|asked| &asked.file);
         let client = &self.shared.client.http;
         let wants = files().next().is_some_and(|file| !client.is_silent(&file.url));
@@ -370,7 +370,7 @@ impl Fetcher<'_> {
     /// Reads the oldest answer. `Err`: the connection is over; what is left of `asked` was not answered.
     async fn answer(&mut self, connection: &mut Connection) -> std::result::Result<(), End> {
         let response = self.head(connection).await?;
-        let Some(Asked { file, at }) = self.asked.front() else { return Err(End::Lost) };
+        let Some(Requested { file, at }) = self.asked.front() else { return Err(End::Lost) };
         let (url, at) = (file.url.clone(), *at);
         let told = self.judge(&response, file);
         let answer = match told {
@@ -410,7 +410,7 @@ impl Fetcher<'_> {
                     self.proven(connection);
                 }
                 self.rate.add(landed.size_bytes, self.round_trip);
-                if let Some(Asked { file, .. }) = self.asked.pop_front() {
+                if let Some(Requested { file, .. }) = self.asked.pop_front() {
                     self.groups.add(file, landed, verified, at.elapsed(), self.round_trip).await;
                 }
             }

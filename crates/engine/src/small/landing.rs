@@ -29,7 +29,7 @@ pub(super) struct Landing {
     at: u64,
 }
 
-/// Leave to have a file open, of which there are so many.
+/// A permit to have a file open; their number is limited.
 pub(super) type Leave = OwnedSemaphorePermit;
 
 impl Landing {
@@ -82,8 +82,8 @@ pub(super) struct Landed {
     pub(super) size_bytes: u64,
 }
 
-/// The data of a file's end, told when the file is visible.
-struct Told {
+/// The data for the end of a file that is complete; it is reported when the file is visible.
+struct PendingEnd {
     id: u64,
     checksum: Option<Checksum>,
     unstated: Option<ChecksumKind>,
@@ -102,7 +102,7 @@ pub(super) struct Groups {
     files: Vec<UnnamedFile>,
     /// For each of `files`.
     leaves: Vec<Leave>,
-    told: Vec<Told>,
+    told: Vec<PendingEnd>,
     bytes: u64,
     begun: Instant,
     syncing: JoinSet<()>,
@@ -155,7 +155,7 @@ impl Groups {
         let (id, url) = (file.id, file.url.to_string());
         // The directory is not held any more when the end of its file is told.
         drop(file);
-        self.told.push(Told {
+        self.told.push(PendingEnd {
             id,
             checksum,
             unstated,
@@ -218,7 +218,7 @@ impl Groups {
     }
 }
 
-impl Told {
+impl PendingEnd {
     fn end(self) -> SmallEnd {
         let seconds = self.took.as_secs_f64();
         let source = SourceReport {

@@ -96,9 +96,9 @@ pub struct SmallFiles {
     under_way: usize,
 }
 
-/// So many large files of unknown size prove nothing yet.
+/// Fewer large files of unknown size than this prove nothing about the others.
 const LARGE_MIN: u32 = 3;
-/// Each of them costs a connection. One among so many is borne.
+/// Each large file of unknown size costs a connection. One among so many files is accepted.
 const LARGE_SHARE: u32 = 16;
 
 /// The data that all fetchers share.
@@ -107,7 +107,7 @@ struct Shared {
     kind: ChecksumKind,
     /// The caller asked for this kind of checksum.
     is_kind_asked: bool,
-    /// A file that cannot be compared is for others to fail with.
+    /// A file that cannot be compared is returned: the ordinary copy reports the failure.
     require_verified: bool,
     ends: mpsc::UnboundedSender<SmallEnds>,
     bounds: Bounds,
@@ -130,9 +130,9 @@ struct Origin {
     fetchers_wanted: AtomicUsize,
     /// It has given a proper answer and kept the connection.
     is_proven: AtomicBool,
-    /// It is given one request at a time: with more it broke connections.
+    /// It gets one request at a time: with more it broke connections.
     is_one_by_one: AtomicBool,
-    /// Nothing more is asked here.
+    /// No more requests go to this origin.
     is_unfit: AtomicBool,
     /// Connections that were lost with several requests under way and few answers, since the last that were not.
     broken: AtomicU32,

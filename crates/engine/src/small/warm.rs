@@ -1,4 +1,4 @@
-//! Connections that are made while it is still being found out which files there are.
+//! Connections that are made while the directories are still being listed.
 //!
 //! Over a long path a listing takes as long as connecting does, and every connection has a slow start of its own. So once the
 //! root of a tree is listed, connections are made while its directories are, and the first files find as many as the path needs.

@@ -3,7 +3,7 @@
 //! A small file is held until all of it is there and right, and is sent with its checksum, which the server
 //! can compare before the file is visible. With others, `Expect: 100-continue` lets the server refuse
 //! before the body travels (RFC 9110, 10.1.1). The last bytes are sent only when the whole object is known to
-//! be right, so a server that discards short uploads, as ours and nginx do, never shows wrong bytes.
+//! be right, so a server that discards short uploads, as gridlane and nginx do, never shows wrong bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -199,7 +199,7 @@ impl Upload {
         Err(error.endpoint(&self.url))
     }
 
-    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    /// Waits for the server's confirmation that the file is there, and for its checksum if it states one.
     pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
         let (mut connection, response) = match std::mem::replace(&mut self.state, State::Over) {
             State::Open(mut connection) => {

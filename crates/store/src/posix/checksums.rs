@@ -42,7 +42,7 @@ const ATTRIBUTE: &str = "user.gridlane.checksum.";
 const FORMAT: &str = "1";
 const XROOTD_ATTRIBUTE: &str = "user.XrdCks.";
 
-/// More than any of them takes: a longer one is not ours.
+/// More than any kept checksum takes: a longer attribute is of another program.
 const ATTRIBUTE_BYTES_MAX: usize = 256;
 
 /// The age of a modification time without nanoseconds from which on a change gets another one.

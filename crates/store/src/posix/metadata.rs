@@ -1,4 +1,4 @@
-//! What the kernel says of a file, in the words of [`Storage`](crate::Storage).
+//! The kernel's metadata of a file, as that of [`Storage`](crate::Storage).
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

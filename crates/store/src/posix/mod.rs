@@ -7,7 +7,7 @@
 //! 5.6, some sandboxes) the export is refused.
 //!
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
-//! for its other end) and never makes a terminal ours (`O_NOCTTY`).
+//! for its other end) and never makes a terminal the controlling one (`O_NOCTTY`).
 //!
 //! How uploads become visible is told in `posix/upload.rs`, how copies go on in `posix/target.rs`, how files are changed in place in
 //! `posix/writable.rs`, how directories are removed and moved in `posix/names.rs`, and where checksums are kept

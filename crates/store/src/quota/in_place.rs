@@ -286,7 +286,7 @@ impl WritableFile for QuotaInPlace {
     fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
         Box::pin(async move {
             let closed = self.inner.close(whole).await;
-            // What it was expected to become others may have now.
+            // The reservation is given back: other files may take the room.
             let mut expected = self.lock_expected();
             let unused_bytes = expected.bytes;
             self.account.release(expected.take(unused_bytes));
@@ -333,7 +333,7 @@ impl QuotaWhenClosed {
     }
 }
 
-/// Its bytes are gone before others may have the room.
+/// Its bytes are gone before the room is given to other files.
 async fn give_up(inner: Arc<dyn WritableFile>, reservation: Reservation) {
     inner.discard().await;
     drop(reservation);
@@ -380,7 +380,7 @@ impl WritableFile for QuotaWhenClosed {
         Box::pin(async move {
             let before = self.account.before();
             let committed = self.inner().close(whole).await?;
-            // Before the reservation goes: at no moment may others have the room.
+            // Before the reservation ends: at no moment is the room free for other files.
             self.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
             if let Some(reservation) = self.lock_reservation().as_mut() {
                 let reserved_bytes = reservation.bytes;

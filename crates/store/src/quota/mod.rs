@@ -43,7 +43,7 @@ pub struct QuotaStorage {
     account: Arc<Account>,
     /// Those that are open for being changed in place.
     files: Arc<Files>,
-    /// Held by what opens a target, and alone by what removes those that are abandoned: it is known then how much goes.
+    /// Held shared while a target is opened, and alone while abandoned ones are removed: the bytes that go are known then.
     opening: RwLock<()>,
 }
 
@@ -507,7 +507,7 @@ impl PosixExtras for QuotaStorage {
                 self.account.change(before, 0, replaced_bytes);
             }
             if self.account.met_a_walk(before) {
-                // It was moved: what cannot be told of it now is told by the next walk.
+                // It was moved: bytes that cannot be counted now are counted by the next walk.
                 self.account.add_unseen(before, self.bytes_at(to).await.unwrap_or(0));
             }
             Ok(replaced)
@@ -633,7 +633,7 @@ impl Drop for QuotaUpload {
     }
 }
 
-/// Its bytes are gone before others may have the room.
+/// Its bytes are gone before the room is given to other files.
 async fn give_up(inner: Box<dyn Upload>, reservation: Mutex<Reservation>) {
     inner.discard().await;
     drop(reservation);
@@ -670,7 +670,7 @@ impl Upload for QuotaUpload {
             let account = Arc::clone(&reservation.lock().unwrap_or_else(PoisonError::into_inner).account);
             let before = account.before();
             let committed = inner.commit(completion).await?;
-            // Before the reservation goes: at no moment may others have the room.
+            // Before the reservation ends: at no moment is the room free for other files.
             account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
             drop(reservation);
             Ok(committed)
