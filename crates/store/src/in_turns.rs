@@ -604,7 +604,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(*gone.lock().unwrap());
-        // Whoever gives it up in so many words waits for it, and so does a commit that fails.
+        // An explicit discard waits for it, and so does a commit that fails.
         for commits in [false, true] {
             let (tell, go_on) = channel();
             let gone = Arc::default();

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
-    /// A directory like /tmp. It belongs to somebody else than the caller where the tests may say so.
+    /// A directory like /tmp. It belongs to another user than the caller where the tests may give it away.
     fn shared() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Giving things away needs a privilege, which those who run the tests as root have.
+    /// Giving things away needs a privilege, which tests that run as root have.
     #[test]
     fn links_of_somebody_else_are_not_followed_where_everybody_may_put_them() {
         let (dir, elsewhere) = (shared(), tempfile::tempdir().unwrap());

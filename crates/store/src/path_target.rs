@@ -570,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Giving files away needs a privilege, which those who run the tests as root have.
+    /// Giving files away needs a privilege, which tests that run as root have.
     #[test]
     fn the_mode_of_somebody_elses_file_is_not_kept() {
         let dir = tempfile::tempdir().unwrap();

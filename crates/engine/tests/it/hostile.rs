@@ -17,7 +17,7 @@ fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
     CopySpec {
         sources: sites.iter().map(|site| site.url.clone()).collect(),
         target: to_file(&dir.path().join("f")),
-        // Whoever says nothing at all is not waited for longer than with five seconds.
+        // A server that says nothing at all is not waited for longer than with five seconds.
         options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
 }

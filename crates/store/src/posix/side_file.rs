@@ -228,7 +228,7 @@ mod tests {
             change(&mut other);
             assert_eq!(bench.kept(&other), None);
         }
-        // The same where nobody knows when it was made.
+        // The same where the time when it was made is unknown.
         let mut unknown = stat;
         unknown.stx_mask &= !StatxFlags::BTIME.bits();
         bench.keep(&unknown, 3);
