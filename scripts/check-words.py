@@ -27,10 +27,7 @@ OPENINGS = re.compile(r"(What|Whether|Who|Whom|Whose|As|How)\b")
 # Persons of 1000 words, openings of 100 items.
 LIMITS = (1.0, 6.0)
 # Crates that are above it still.
-STILL = {
-    "engine": (9.0, 25.0),
-    "store": (9.5, 23.0),
-}
+STILL = {}
 # Persons of 1000 words of all pages together, and of a page that has more than one.
 PAGES_LIMIT = 0.5
 PAGE_LIMIT = 1.5

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, name};
-use gridlane_engine::{Place, TargetSpec};
+use gridlane_engine::{OpenTarget, TargetSpec};
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::links::refuse_planted;
@@ -73,7 +73,7 @@ pub fn file_target(path: PathBuf, overwrite: bool, keys: JournalKeys) -> TargetS
         }
         let (target, found) = PathTarget::open(&path, &keys)?;
         let expectation = if overwrite { Expectation::Anything } else { Expectation::Absent };
-        Ok(Place { target: Arc::new(target), found, completion: expectation.into() })
+        Ok(OpenTarget { target: Arc::new(target), found, completion: expectation.into() })
     };
     TargetSpec::Anywhere(Box::pin(async move { turns_of_names().brief(BriefKind::Other).await.run(open) }))
 }

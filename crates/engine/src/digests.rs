@@ -22,11 +22,11 @@ use gridlane_xrd::request::{About, Stat};
 use tokio::sync::mpsc;
 
 use crate::Options;
-use crate::links::Served;
+use crate::links::ServerLinks;
 use crate::notice::Notice;
 use crate::source::{Identity, Source};
 
-/// What a source says of its object.
+/// A source's statement about its object.
 pub(crate) struct Word {
     /// Which version.
     pub(crate) identity: Identity,
@@ -34,8 +34,8 @@ pub(crate) struct Word {
     pub(crate) checksum: Option<Checksum>,
     /// Checksums that it states beside that.
     pub(crate) stated: Vec<Checksum>,
-    /// What else its server names.
-    pub(crate) served: Served,
+    /// The other replicas, and the metalink, that its server names.
+    pub(crate) served: ServerLinks,
 }
 
 /// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
@@ -54,22 +54,22 @@ pub(crate) fn ask(
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
-        // Nobody wants to know any more when the copy is over.
+        // The answer is of no use when the copy is over.
         let mut said = tokio::select! {
             said = patiently(&client, &source, kind, until) => said,
             () = notices.closed() => return,
         };
         let served = match &mut said {
             Ok(word) if follow_links => std::mem::take(&mut word.served),
-            _ => Served::default(),
+            _ => ServerLinks::default(),
         };
         let notice = said.map_or_else(
             |_| Notice::Digest { source: source.number, checksums: Vec::new(), identity: None },
             |word| notice(&source, word),
         );
         let _ = notices.send(notice);
-        if served != Served::default() {
-            let _ = notices.send(Notice::Served { source: source.number, served });
+        if served != ServerLinks::default() {
+            let _ = notices.send(Notice::ServerLinks { source: source.number, served });
         }
     });
 }
@@ -89,7 +89,7 @@ pub(crate) fn ask_strong(client: Client, source: Arc<Source>, notices: mpsc::Unb
     });
 }
 
-/// What a source's word says about the object that the copy is of.
+/// The notice of a source's statement about the object that the copy is of.
 pub(crate) fn notice(source: &Source, word: Word) -> Notice {
     let mut identity = word.identity.clone();
     // Some servers say of anything that is not sent along that it has no bytes.
@@ -110,9 +110,9 @@ fn is_of_this_version(source: &Source, word: &Word) -> bool {
     source.identity().is_none_or(|known| known.agrees_with(&word.identity))
 }
 
-/// The checksums of the whole file that a head states without having been asked for them: those that nobody can make up
-/// bytes for by the way. XRootD 5.5.3 says the `asked` kind again, of another file, in later answers. `is_whole`: the
-/// message's content is all of the file.
+/// The checksums of the whole file that a head states without having been asked for them, of kinds strong enough that
+/// other bytes cannot have them by accident or design. XRootD 5.5.3 repeats the `asked` kind, of another file, in
+/// later answers. `is_whole`: the message's content is all of the file.
 pub(crate) fn stated(head: &ResponseHead, asked: Option<ChecksumKind>, is_whole: bool) -> Vec<Checksum> {
     if head.content_coding().is_some() {
         return Vec::new();
@@ -164,7 +164,7 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
                 headers.push(("Want-Digest", gridlane_dav::digest::name(kind).to_owned()));
             }
             let mut client = client.http.clone();
-            // Whoever is gone is not waited for longer than its bytes are.
+            // A server that is gone gets no more time than it would get for bytes.
             (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
@@ -178,8 +178,9 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
     }
 }
 
-/// What the head of a successful answer to HEAD, which came from `at`, says of the file of a source, when it was asked for a
-/// checksum of `kind`; the replicas that it names aside.
+/// The statement in the head of a successful answer to HEAD from `at` about the file of a source, with the checksum of
+/// `kind`
+/// that was asked for; without the replicas that it names.
 pub(crate) fn word_of(
     client: &http::Client,
     source: &Source,
@@ -194,7 +195,7 @@ pub(crate) fn word_of(
     }
     // Of a message without content, that says nothing about the file.
     let stated = stated(head, kind, false);
-    Ok(Word { identity, checksum, stated, served: Served::default() })
+    Ok(Word { identity, checksum, stated, served: ServerLinks::default() })
 }
 
 /// Which version a source has, as the head of an answer from `at` without content tells it.
@@ -214,7 +215,7 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
     if let Some(kind) = kind {
         checksum = root_checksum(client, &at, kind).await?;
     }
-    let mut served = Served::default();
+    let mut served = ServerLinks::default();
     let is_behind_manager = !source.url.same_endpoint(&at);
     if kind.is_some() && is_behind_manager && stat.size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
         // Not to know them is no failure.
@@ -236,7 +237,8 @@ async fn root_stat(client: &Client, source: &Source) -> Result<Stated> {
     let make = |path| Stat { about: About::Path(path), is_vfs: false, wants: 0 };
     let answered = client.call(&source.url, make).await?;
     let stat = StatText::parse(&answered.body).map_err(|_| {
-        Error::new(ErrorKind::Protocol, "what it says of the file makes no sense").endpoint(&answered.url)
+        Error::new(ErrorKind::Protocol, "its answer to the stat of the file is malformed")
+            .endpoint(&answered.url)
     })?;
     if stat.flags.has(StatFlags::DIRECTORY) {
         // Its size is not that of any file: with nothing to fetch the copy would be complete before a lane is refused.
@@ -272,7 +274,7 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
                     break;
                 }
             }
-            Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
+            Ok(Word { identity, checksum, stated: Vec::new(), served: ServerLinks::default() })
         }
         Scheme::Http | Scheme::Https => {
             let headers = [("Want-Digest", gridlane_dav::digest::want(kinds))];
@@ -283,7 +285,7 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
             let identity = identity_of(source, &exchange.url, head)?;
             let strong = head.digests().into_iter().filter(|checksum| kinds.contains(&checksum.kind()));
             let checksum = strong.max_by_key(|checksum| checksum.kind().strength());
-            Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
+            Ok(Word { identity, checksum, stated: Vec::new(), served: ServerLinks::default() })
         }
     }
 }
@@ -294,7 +296,7 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
     };
-    Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
+    Ok(Word { identity, checksum, stated: Vec::new(), served: ServerLinks::default() })
 }
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block, when there is a turn for that at its

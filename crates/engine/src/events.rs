@@ -1,4 +1,4 @@
-//! What a copy tells whoever watches it, and what it says when it is over.
+//! The events of a copy, for its observer, and its report.
 
 use std::fmt;
 use std::time::Duration;
@@ -51,13 +51,13 @@ pub enum Event<'a> {
         /// The event in a sentence.
         error: &'a Error,
     },
-    /// How far it is; several times a second.
+    /// The progress, several times a second.
     Progress(&'a Snapshot),
     /// All bytes are there and were compared.
     Verified {
         /// The checksum they have.
         checksum: &'a Checksum,
-        /// Whose word it was compared with; `None`: there was nothing to compare with.
+        /// The origin of the checksum that it was compared with; `None`: there was nothing to compare with.
         basis: Option<Basis>,
     },
     /// A piece does not have the checksum that the metalink says; it is fetched again.
@@ -78,7 +78,7 @@ pub enum Event<'a> {
     },
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Size of the whole file, when known.
@@ -224,21 +224,22 @@ pub struct Report {
     /// The least time that the sources and paths seen in this run would have allowed for what was
     /// fetched; `None`: unknown, because it was over before rates could be measured.
     pub bound_s: Option<f64>,
-    /// How the bound was obtained, or why it is unknown.
+    /// The source of the figures for the bound, or the reason why it is unknown.
     pub bound_from: String,
     /// The limit of its rate.
     pub limited_by: Limit,
-    /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
+    /// The origin of the checksum that the bytes were compared with, which never comes from the bytes themselves;
+    /// `None`: unverified.
     pub verified: Option<Basis>,
     /// Checksum of the bytes: the one that was compared.
     pub checksum: Option<Checksum>,
     /// The strongest kind of checksum that the bytes were compared with, when they were.
     pub verified_with: Option<ChecksumKind>,
-    /// The kind of checksum that the caller asked for without a value, when nobody stated one: the bytes are unverified, or
-    /// were compared by another kind.
+    /// The kind of checksum that the caller asked for without a value, when no source stated one: the bytes are
+    /// unverified, or were compared by another kind.
     pub unstated: Option<ChecksumKind>,
-    /// Whether the server said that it keeps the time of the last change that an upload told it; `None` when
-    /// it was not told one.
+    /// The server's answer about the time of the last change that an upload told it: true if it keeps that; `None` when
+    /// no time was told.
     pub modified_accepted: Option<bool>,
     /// The sources in the order in which they were given.
     pub sources: Vec<SourceReport>,
@@ -289,7 +290,7 @@ impl Report {
 pub struct SourceReport {
     /// URL without secrets.
     pub url: String,
-    /// As in [`SourceSnapshot::state`].
+    /// The state, with the meaning of [`SourceSnapshot::state`].
     pub state: State,
     /// Bytes of the file that came from it.
     pub bytes: u64,

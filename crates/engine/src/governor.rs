@@ -41,9 +41,9 @@ pub(crate) struct Governor {
 #[derive(Default)]
 struct State {
     endpoints: HashMap<Endpoint, Places>,
-    /// Places of each user, of those who have any.
+    /// Places that each user has; users without one are not listed.
     users: HashMap<IdentityId, usize>,
-    /// Those that wait, by what they wait for: of eight hundred only the first of each line is looked at.
+    /// Waiting copies, in lines by what they wait for: of eight hundred copies only the first of each line is looked at.
     lines: Vec<Line>,
     /// Copies that have waited.
     waited: u64,
@@ -51,7 +51,7 @@ struct State {
     windows: Windows,
 }
 
-/// Those at one endpoint.
+/// The copies at one endpoint.
 #[derive(Default)]
 struct Places {
     taken: usize,
@@ -130,7 +130,7 @@ impl State {
                 self.users.remove(&user);
             }
         }
-        // Nothing is to be remembered of an endpoint where nobody is: its round trip may be another one later.
+        // Nothing is remembered of an endpoint without copies: its round trip may be another one later.
         self.endpoints.retain(|_, places| places.taken > 0);
     }
 
@@ -163,7 +163,8 @@ impl State {
         told
     }
 
-    /// The next that may begin, with the number of its line: of the user who has the fewest places, the one that came first.
+    /// The next copy that may begin, with the number of its line: of the user with the fewest places, the one that came
+    /// first.
     fn next(&mut self, begun_max: usize) -> Option<(usize, Waiting)> {
         for line in &mut self.lines {
             while line.waiting.pop_front_if(|waiting| waiting.tell.is_closed()).is_some() {}
@@ -203,7 +204,7 @@ impl Governor {
         let endpoints: Arc<[Endpoint]> = endpoints.into();
         let told = {
             let mut state = self.state();
-            // Those that wait have no room: nobody is passed who could begin.
+            // Waiting copies do not fit at the moment, so one that fits passes none that could begin.
             if state.may_begin(&endpoints, window_bytes, self.begun_max) {
                 return self.begin(&mut state, user, endpoints, window_bytes);
             }
@@ -211,7 +212,7 @@ impl Governor {
         };
         match told.await {
             Ok(place) => place,
-            // The governor drops nobody: what cannot be is answered with a place.
+            // The governor never drops a waiting copy unanswered; should it ever, the copy gets a place all the same.
             Err(_) => self.begin(&mut self.state(), user, endpoints, window_bytes),
         }
     }
@@ -229,7 +230,7 @@ impl Governor {
         Place { governor: Arc::clone(self), user, endpoints, window, is_taken: true, moved: (0, Time::ZERO) }
     }
 
-    /// Lets those begin that may.
+    /// Lets all waiting copies begin that may.
     fn go_on(self: &Arc<Governor>, mut state: MutexGuard<'_, State>) {
         let mut given_up = Vec::new();
         while let Some((line, Waiting { tell, .. })) = state.next(self.begun_max) {
@@ -239,7 +240,7 @@ impl Governor {
             given_up.extend(tell.send(place).err());
         }
         drop(state);
-        // Each of them lets others begin.
+        // The end of each lets others begin.
         drop(given_up);
     }
 

@@ -7,7 +7,7 @@ use gridlane_store::Target;
 
 use crate::digests::{self, hash_all};
 use crate::events::{Event, State};
-use crate::findings::wrong_pieces;
+use crate::judge_errors::wrong_pieces;
 use crate::output::add_checksums;
 use crate::read_back::OfTarget;
 use crate::replica::Replica;
@@ -94,7 +94,7 @@ impl Run<'_> {
                 digests::ask_strong(self.client.clone(), source, self.notify.clone());
             }
             Action::AskOthers => {
-                self.ask_instead();
+                self.request_awaited_digests();
                 self.tell_two_sizes();
             }
             Action::WrongPiece { range, sources } => {
@@ -178,7 +178,7 @@ impl Run<'_> {
         }
     }
 
-    /// Fails early when the file cannot fit. A single source's word is not enough for that while others have
+    /// Fails early when the file cannot fit. A single source's statement is not enough for that while others have
     /// not answered: it may be the one that is wrong.
     async fn check_space(&self) -> Result<()> {
         let Some(size_bytes) = self.judge.size_bytes() else { return Ok(()) };
@@ -280,7 +280,7 @@ impl Run<'_> {
         self.judge.checksum().cloned().into_iter().chain(sum).collect()
     }
 
-    /// The server's own word about what was uploaded counts, not ours; it may have `said` it already.
+    /// The server's own checksum of the upload counts, not the one of the bytes sent; the server may have `said` it already.
     async fn check_upload(&mut self, url: &Url, said: Option<Checksum>) -> Result<()> {
         let (size_bytes, checksum) = match said {
             Some(checksum) => (None, Some(checksum)),
@@ -288,7 +288,7 @@ impl Run<'_> {
                 let target = Source::new(0, url.clone());
                 match digests::word(&self.client, &target, Some(self.judge.first_kind())).await {
                     Ok(word) => (word.identity.size_bytes, word.checksum),
-                    // It took the file and does not let us look at it.
+                    // It took the file, and refuses a look at it.
                     Err(_) => (None, None),
                 }
             }
@@ -305,11 +305,11 @@ impl Run<'_> {
 
     /// Removes what was uploaded, and cannot be compared; says why.
     async fn take_back(&self, url: &Url) -> Error {
-        let message = "nothing tells whether the server has the right bytes: it states no checksum";
+        let message = "the upload cannot be verified: the server states no checksum";
         let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(url);
         match crate::upload::remove(&self.client, url).await {
             Ok(()) => error.hint(Hint::AcceptUnverified),
-            Err(why) => error.hint(format!("remove it: the server did not let us: {}", why.message())),
+            Err(why) => error.hint(format!("remove the file; the server refused to: {}", why.message())),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a copy remembers for those to come: what connections did, and which servers were waited for in vain.
+//! Measurements that a copy keeps for later ones: rates and round trips of connections, and the servers that did not
+//! answer in time.
 
 use gridlane_peer::paths::Path;
 use gridlane_plan::SourceId;
@@ -10,7 +11,7 @@ impl Run<'_> {
     /// Remembers what the connections did, for copies to come.
     pub(crate) fn learn(&self) {
         for (number, replica) in self.replicas.iter().enumerate() {
-            self.learn_mute(number, replica);
+            self.learn_unresponsive(number, replica);
             let report = self.plan.source_report(SourceId(number as u32));
             let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
                 continue;
@@ -27,9 +28,9 @@ impl Run<'_> {
         }
     }
 
-    /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
+    /// Remembers if a source did not answer in time. The finding of an earlier copy is not prolonged by a copy that did not
     /// wait.
-    fn learn_mute(&self, number: usize, replica: &Replica) {
+    fn learn_unresponsive(&self, number: usize, replica: &Replica) {
         let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());
         let (votes, member) = (self.judge.votes(), &self.judge.members()[number]);
         let was_heard = votes.was_heard(number);

@@ -2,42 +2,41 @@
 //!
 //! ```text
 //!  sources ──lanes──▶ claim · hash · write · commit ──▶ target
-//!                │            ▲ ledger (who sent what, with which checksum)
+//!                │            ▲ ledger (bytes by source, with checksums)
 //!            notices          │
 //!                ▼            │
 //!               run ◀──▶ plan, judge (pure)   run ──▶ journal, observer
 //! ```
 //!
-//! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
-//! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
-//! Which bytes are right, which source lied and what is fetched again is decided by
-//! [`judge`](gridlane_plan::judge), which is as pure as the plan: the run tells it what happens and does what it says
-//! (`judging`). Where the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
+//! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it gets notices from lanes,
+//! asks the plan for the next actions, and sends commands to lanes. Data never passes through the run. The
+//! [`judge`](gridlane_plan::judge) decides which bytes are right, which source is wrong and which ranges are fetched
+//! again. It is as pure as the plan: the run passes events on to it and carries out its decisions (`judging`). Where
+//! the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
 //!
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine. One copy
 //! may have all of them.
 //!
 //! Small files, of which there are many, do without most of this: [`small`].
 //!
-//! A target is a [`gridlane_store::Target`] that takes bytes at any place, with a journal of what it has, or an [`Output`]
-//! that takes them in order. Whatever may wait for a device has one of its turns then (`target`, `read_back`), so that one that
-//! hangs holds up no copy to another.
+//! A target is a [`gridlane_store::Target`] that takes bytes at any place, with a journal of what it has, or an
+//! [`Output`] that takes them in order. Every operation that may wait for a device takes one of its turns (`target`,
+//! `read_back`), so that one that hangs holds up no copy to another.
 //!
-//! The connections themselves, and what a server may be shown of a user, are those of `gridlane_peer`.
+//! The connections themselves, and the rules by which credentials are presented to servers, are those of `gridlane_peer`.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `notices`, `judging`, `lane`.
 
-mod again;
-mod asking;
+mod digest_requests;
 mod digests;
 pub mod events;
-mod findings;
 mod governor;
+mod journaling;
+mod judge_errors;
 mod judging;
-mod keeping;
 mod lane;
 mod learning;
 mod links;
@@ -52,8 +51,9 @@ mod read_back;
 mod replica;
 mod report;
 mod resume;
+mod retry;
 mod run;
-mod served;
+mod server_links;
 pub mod small;
 mod source;
 mod spec;
@@ -73,7 +73,7 @@ pub use lane::threads_are_few;
 pub use links::FoundMetalink;
 pub use output::{Manner, Output, Pipe, Stored, Waits};
 pub use pace::RateLimit;
-pub use spec::{CopySpec, Options, Outcome, Place, TargetSpec};
+pub use spec::{CopySpec, OpenTarget, Options, Outcome, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 
@@ -100,7 +100,7 @@ fn copy_until<'a>(
     Box::pin(async move {
         let CopySpec { sources, mut target, options } = spec;
         let began = std::time::Instant::now();
-        let mut again = again::Again::new(options.patience);
+        let mut retry = retry::Retry::new(options.patience);
         // Of an attempt that has sent all bytes and was not answered.
         let mut sent: Option<Report> = None;
         let (user, endpoints) = (client.credentials.identity().id(), governor::endpoints(&sources, &target));
@@ -111,14 +111,14 @@ fn copy_until<'a>(
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
         loop {
-            let next = again::same(&target);
+            let next = retry::same_target(&target);
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
             let (outcome, is_stuck) =
                 run::run(spec, client.clone(), &mut place, observer, stop.as_mut()).await;
             if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
                 (&outcome.result, &next, &sent)
                 && error.kind() == ErrorKind::Precondition
-                && again::has_what_was_sent(&client, url, report, &options).await
+                && retry::has_what_was_sent(&client, url, report, &options).await
                 && let Some(report) = sent.take()
             {
                 if let Some(checksum) = &report.checksum {
@@ -127,12 +127,12 @@ fn copy_until<'a>(
                 return Outcome { report, result: Ok(()), metalink: None };
             }
             let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
-            let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
+            let Some(pause) = retry.after(error, Time::from_origin(began.elapsed())) else { return outcome };
             tokio::select! {
                 () = tokio::time::sleep(pause) => target = next,
                 () = stop.as_mut() => return outcome,
             }
-            sent = Some(outcome.report).filter(again::is_whole).or(sent);
+            sent = Some(outcome.report).filter(retry::is_whole).or(sent);
         }
     })
 }

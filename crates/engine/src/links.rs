@@ -1,34 +1,33 @@
-//! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249). What becomes of it is in
-//! `served`.
+//! Parsing of the links that a server states with a file: other replicas, and the metalink (RFC 6249). `server_links` uses them.
 
 use gridlane_core::limits::SERVED_REPLICAS_MAX;
 use gridlane_core::{Checksum, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::link_header;
 
-/// What the heads of an answer say, redirects included.
+/// The links that the heads of an answer state, redirects included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServerLinks {
     /// Other replicas, the best first.
     pub(crate) replicas: Vec<Url>,
     /// The file's metalink.
     pub(crate) metalink: Option<Url>,
 }
 
-/// A metalink that a source turned out to be, or to have. Nobody has read it yet.
+/// A metalink that a source turned out to be, or to have; not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundMetalink {
     /// Where it is.
     pub url: Url,
-    /// Whether the source itself is it; else it describes the file that the source is.
+    /// The source itself is the metalink; else it describes the file that the source is.
     pub is_source: bool,
     /// The file's agreed size: a metalink that says otherwise is of another one.
     pub size_bytes: Option<u64>,
-    /// What the server itself says of the file, likewise.
+    /// The checksum that the server itself states of the file; a metalink with another one is of another file, too.
     pub checksum: Option<Checksum>,
 }
 
-impl Served {
+impl ServerLinks {
     /// Takes what a head says that came from `from`.
     pub(crate) fn take(&mut self, from: &Url, headers: &Headers) {
         let usable = |reference: &str| from.join(reference).ok().filter(|to| may_lead(from, to));
@@ -40,14 +39,14 @@ impl Served {
         self.metalink = self.metalink.take().or_else(|| usable(&link_header::metalink(headers)?));
     }
 
-    /// Takes the servers that a manager of XRootD's protocol knows, but for the one that it sends us to.
+    /// Takes the servers that a manager of XRootD's protocol knows, but for the one that it redirects to.
     pub(crate) fn take_located(&mut self, used: &Url, found: Vec<Url>) {
         self.replicas.extend(found.into_iter().filter(|url| !url.same_endpoint(used)));
         self.replicas.truncate(SERVED_REPLICAS_MAX);
     }
 }
 
-/// Whether a server may send us there: by HTTP only, never to a file of this machine, never out of encryption.
+/// True if a server's link may be followed: by HTTP only, never to a file of this machine, never out of encryption.
 fn may_lead(from: &Url, to: &Url) -> bool {
     to.scheme().is_http() && (to.scheme().is_encrypted() || !from.scheme().is_encrypted())
 }
@@ -70,13 +69,13 @@ mod tests {
             headers.push("Link", line.as_bytes());
         }
         let from = Url::parse_absolute("https://h.example/d/f").unwrap();
-        let mut served = Served::default();
+        let mut served = ServerLinks::default();
         served.take(&from, &headers);
         served.take(&from, &headers);
         let urls: Vec<&str> = served.replicas.iter().map(Url::as_str).collect();
         assert_eq!(urls, ["https://a.example/f", "https://h.example/b/f"]);
         assert_eq!(served.metalink.unwrap().as_str(), "https://h.example/d/f.meta4");
-        let mut served = Served::default();
+        let mut served = ServerLinks::default();
         served.take(&Url::parse_absolute("http://h.example/d/f").unwrap(), &headers);
         assert_eq!(served.replicas.len(), 3);
     }

@@ -24,8 +24,8 @@ const SUSTAINED_QUANTILE: f64 = 0.85;
 const BURST: Duration = Duration::from_millis(5);
 const BURST_BYTES_MIN: u64 = 64 * 1024;
 
-/// How fast bytes come while they come: in slow start they come in bursts, at the rate of the path. Only told of
-/// short copies; of longer ones the mean says more.
+/// The rate while bytes come: in slow start they come in bursts, at the rate of the path. Only measured for
+/// short copies; for longer ones the mean says more.
 #[derive(Debug, Default)]
 pub(crate) struct Bursts {
     since: Option<Time>,
@@ -62,7 +62,7 @@ impl Bursts {
 #[derive(Debug)]
 pub(crate) struct OwnCpu {
     copy: RunningCopy,
-    /// What the process had used when the copy began.
+    /// The process's usage when the copy began.
     begun: Duration,
 }
 

@@ -1,11 +1,11 @@
-//! What lanes, digest fetchers and the target tell the copy.
+//! The notices that lanes, digest requests and the target send to the copy.
 
 use std::time::Duration;
 
 use gridlane_core::{Checksum, Error};
 use gridlane_plan::{LaneId, Loss};
 
-use crate::links::Served;
+use crate::links::ServerLinks;
 use crate::pieces::Found;
 use crate::source::Identity;
 
@@ -29,7 +29,7 @@ pub(crate) enum Notice {
     WholeBody { lane: LaneId, size_bytes: Option<u64> },
     /// The lane is gone.
     Lost { lane: LaneId, loss: Loss, error: Option<Error> },
-    /// The source is of no use any more. `forget`: what it sent is not to be believed either.
+    /// The source is of no use any more. `forget`: the bytes that it sent do not count either.
     Dead { source: u32, error: Error, forget: bool },
     /// The lane waits for the target, or not any more.
     Blocked { lane: LaneId, blocked: bool },
@@ -42,10 +42,10 @@ pub(crate) enum Notice {
     Stated { source: u32, checksums: Vec<Checksum> },
     /// A source was asked for a strong checksum of the object, and this is all that it says; `None`: it did not answer.
     Strong { source: u32, checksums: Option<Vec<Checksum>> },
-    /// A lane asked a source for the object's checksum too, and was not told.
+    /// A lane's digest request was answered without a checksum.
     DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.
-    Served { source: u32, served: Served },
+    ServerLinks { source: u32, served: ServerLinks },
     /// A piece was compared with its checksum, and that is news.
     Piece { index: u64, found: Found },
     /// This machine failed: the copy cannot go on.

@@ -1,4 +1,4 @@
-//! Takes in what lanes, questions and the target tell, and hands it to the plan and the judge.
+//! Handling of the notices from lanes, digest requests and the target: they go on to the plan and the judge.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const CONNECTS_MAX: u32 = 3;
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 impl Run<'_> {
-    /// Takes in what happened.
+    /// Handles a notice.
     pub(crate) async fn notice(&mut self, notice: Notice) -> Result<()> {
         let now = self.pace.now();
         match notice {
@@ -88,7 +88,7 @@ impl Run<'_> {
                     self.lost(entry.source, error);
                 }
                 if self.judge.is_verifying() {
-                    self.ask_instead();
+                    self.request_awaited_digests();
                 }
             }
             Notice::Dead { source, error, forget } => {
@@ -105,7 +105,7 @@ impl Run<'_> {
                 self.replicas[source].asking_lane = None;
                 if let Some(identity) = identity {
                     self.judge.votes_mut().heard(source, now);
-                    // Who has sent nothing of it has told no lane how large it is.
+                    // A source that has sent nothing of it has not stated its size to any lane.
                     if self.replicas[source].source.identity().is_none() && identity.size_bytes.is_some() {
                         let _ = self.replicas[source].source.identify(&identity);
                         self.identified(source, identity.size_bytes).await?;
@@ -120,7 +120,7 @@ impl Run<'_> {
                 self.tell_judge(Heard::SaidStrong { source: source as usize, checksums });
             }
             Notice::DigestUnsaid { source } => self.unsaid(source as usize),
-            Notice::Served { source, served } => self.served(source as usize, served)?,
+            Notice::ServerLinks { source, served } => self.add_server_links(source as usize, served)?,
             Notice::Piece { index, found: Found::Wrong { parts } } => {
                 self.tell_judge(Heard::PieceWrong { index, parts });
             }
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a source that could not be reached is all there is, and may be about to be started again.
+    /// True if a source that could not be reached is the only one, and may be about to be started again.
     fn may_come(&self, source: usize, error: &Error) -> bool {
         let may_deliver = |replica: &Replica| replica.is_reached || replica.failed_connects == 0;
         let has_others = self
@@ -209,7 +209,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// A source is of no use any more; with `forget`, what it sent and stated is not to be believed either.
+    /// A source is of no use any more; with `forget`, its bytes and statements do not count either.
     fn die(&mut self, source: usize, error: Error, forget: bool) {
         let replica = &mut self.replicas[source];
         if replica.dead.is_none() {

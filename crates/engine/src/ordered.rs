@@ -52,7 +52,7 @@ struct Drain {
     sizeless: Option<SemaphorePermit<'static>>,
     /// Everything before this was written or, at the end of an upload, is held back.
     next: u64,
-    /// What the plan was last told of `next`.
+    /// The value of `next` that the plan was last told.
     told: u64,
     size_bytes: Option<u64>,
     /// The last piece of an upload, kept until the whole object is known to be right.
@@ -60,7 +60,7 @@ struct Drain {
 }
 
 impl Feed {
-    /// What is written is hashed by each of `hashers`.
+    /// Written bytes are hashed by each of `hashers`.
     pub(crate) fn new(
         output: Box<dyn Output>,
         hashers: Vec<Hasher>,
@@ -203,17 +203,17 @@ impl Feed {
         drain.finish(checksums).await
     }
 
-    /// Whether the target has to be [abandoned](Feed::abandon) when it is not finished.
+    /// True if the target has to be [abandoned](Feed::abandon) when it is not finished.
     pub(crate) fn leaves_traces(&self) -> bool {
         self.manner.leaves_traces
     }
 
-    /// Sees to it that nothing of an upload stays. Lanes must have ended.
+    /// Removes what an unfinished upload has left. Lanes must have ended.
     pub(crate) async fn abandon(&self) {
         self.drain.lock().await.output.abandon().await;
     }
 
-    /// The copy may be over: then nobody listens, and that is fine.
+    /// The copy may be over, with its receiver: the notice is then of no use.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
     }
@@ -229,7 +229,7 @@ impl Drain {
         self.advance().await
     }
 
-    /// How far the target is, when that is news to the plan. Every piece is not: telling costs a wake-up,
+    /// The target's progress, when it is news to the plan. Not every piece is: telling costs a wake-up,
     /// and the window is much larger.
     fn released(&mut self, release_bytes: u64) -> Option<u64> {
         let is_end = Some(self.next) == self.size_bytes && self.next > self.told;

@@ -17,7 +17,7 @@ use gridlane_store::{Completion, turns_of};
 /// Device number of /dev/null on Linux (Documentation/admin-guide/devices.txt): it never makes one wait.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
-/// How long writes to an output may take.
+/// The time that writes to an output may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waits {
     /// None ever waits.
@@ -29,15 +29,15 @@ pub enum Waits {
     Blocks,
 }
 
-/// What a copy must know of an output before its first byte.
+/// The properties of an output that a copy must know before its first byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// How long writes may take.
+    /// The time that writes may take.
     pub waits: Waits,
     /// It has to know the size before its first byte, and others may see the file as soon as it has the last one: that is held
     /// back until all of the object is known to be right.
     pub is_sized: bool,
-    /// What was begun has to be [abandoned](Output::abandon) when it is not finished.
+    /// An output that was begun has to be [abandoned](Output::abandon) when it is not finished.
     pub leaves_traces: bool,
 }
 
@@ -190,7 +190,7 @@ fn ended() -> Error {
     Error::new(ErrorKind::Other, "a file was written to after its end")
 }
 
-/// What was written in order cannot be gone on with, as a file could.
+/// Bytes written in order cannot be continued by a later copy; those in a file can.
 fn not_written(cause: &io::Error) -> Error {
     let error = Error::local_io("cannot write to the target", cause);
     match error.is_no_space() {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::{Pacer, Time, WakingClock};
 
-/// How much of the copy's time passes at most between two looks at its clock. It is looked at ten times a second: only a
-/// process that was stopped, or that a disk keeps, does not look for so long.
+/// The most of the copy's time that counts between two looks at its clock. The clock is looked at ten times a second,
+/// so only a process that was stopped, or that waits for a disk, lets more pass.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
 /// A limit of the rate at which bytes are received. Copies that have clones of one share it.
@@ -50,13 +50,13 @@ impl Pace {
         Pace { origin: Instant::now(), clock: Mutex::new(WakingClock::new(STEP_MAX)), limit }
     }
 
-    /// Time since the copy began in which this process ran: for everybody's patience.
+    /// Time since the copy began in which this process ran: all time limits of the copy are measured with it.
     pub(crate) fn now(&self) -> Time {
         let wall = Time::from_origin(self.origin.elapsed());
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).now(wall)
     }
 
-    /// Time since the copy began, as a clock on the wall shows it: for people.
+    /// Time since the copy began by the wall clock, for display.
     pub(crate) fn elapsed(&self) -> Duration {
         self.origin.elapsed()
     }
@@ -86,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// How many bytes to read at a time.
+    /// Bytes to read at a time.
     pub(crate) fn step_bytes(&self, max: usize) -> usize {
         match &self.limit {
             None => max,

@@ -1,13 +1,13 @@
 //! Comparing each piece with its checksum as soon as its bytes are there.
 //!
-//! Lanes do it, behind their own writes: whoever brings the last byte of a piece compares it. Into a file, the
+//! Lanes do it, behind their own writes: the lane with the last byte of a piece compares it. Into a file, the
 //! part of a piece that came in order from its beginning was hashed while it was in the cache; what
 //! came otherwise is read back. A target in order is given whole pieces that are right; until then they
 //! are kept here, and the plan's window bounds how many.
 //!
-//! The only sender of a wrong piece has lied. Where several sent parts of it, their parts are compared with the
-//! right ones when those have come, by SHA-256: a liar can make up bytes with the adler32 of right ones, and would
-//! never be named.
+//! The only sender of a wrong piece is wrong. Where several sources sent parts of it, their parts are compared with the
+//! right ones when those have come, by SHA-256: a hostile source can make up bytes with the adler32 of right ones, and would
+//! never be found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use gridlane_store::journal::JournaledRange;
 
 use crate::read_back::{OfTarget, matching};
 
-/// What comparing a piece brought.
+/// The outcome of comparing a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It is wrong and will be fetched again; what `parts` these were.
@@ -196,7 +196,7 @@ impl Pieces {
     }
 }
 
-/// What of an earlier run can be used.
+/// The bytes of an earlier run that can be used.
 #[derive(Debug, Default)]
 pub(crate) struct Surveyed {
     /// Whole pieces that are right.

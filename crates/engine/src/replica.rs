@@ -19,20 +19,20 @@ pub(crate) struct Replica {
     pub(crate) connections: u32,
     /// Connections made; those that were there already do not count.
     pub(crate) handshakes: u32,
-    /// Whether its server has ever been connected to.
+    /// A connection to its server has been made at least once.
     pub(crate) is_reached: bool,
-    /// Whether a lane has answered several requests in a row.
+    /// A lane has answered several requests in a row.
     pub(crate) pipelines: bool,
-    /// What of it has been told.
+    /// The state of which the observer was told last.
     pub(crate) trouble: Trouble,
-    /// How long it has had something to send without a break.
+    /// Ticks without a break in which it has had something to send.
     pub(crate) busy_ticks: u32,
     /// Connections that could not be made.
     pub(crate) failed_connects: u32,
     pub(crate) failed_connect_at: Time,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
-    /// Whether its next lane asks for its checksum.
+    /// Its next lane asks for its checksum.
     pub(crate) asks_by_lane: bool,
     /// The lane that has been told to ask for it, and has not said what came of that.
     pub(crate) asking_lane: Option<LaneId>,
@@ -44,7 +44,7 @@ pub(crate) struct Replica {
     pub(crate) last_error: Option<Error>,
 }
 
-/// What keeps a source from delivering as it did, as far as it has been told.
+/// The hindrance that keeps a source from delivering as it did, as far as the observer was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,

@@ -13,7 +13,7 @@ use crate::run::Run;
 const MOSTLY: f64 = 0.7;
 
 impl Run<'_> {
-    /// How far the copy is.
+    /// The progress of the copy.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let done_bytes = match (self.judge.size_bytes(), self.plan.missing_bytes()) {
             (Some(size), Some(missing)) => size.saturating_sub(missing),
@@ -63,7 +63,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was done.
+    /// The report of the copy.
     pub(crate) fn report(&mut self) -> Report {
         let seconds = self.pace.elapsed().as_secs_f64();
         let snapshot = self.snapshot();

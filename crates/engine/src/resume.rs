@@ -31,10 +31,10 @@ impl Run<'_> {
                 true => None,
                 false => {
                     self.earlier_kept = true;
-                    let message = format!("an earlier copy has left a part that cannot be checked: {why}");
-                    return Err(Error::new(ErrorKind::LocalIo, message)
-                        .fault(Fault::Local)
-                        .hint("name the place of its key with XDG_STATE_HOME, or remove the partial file"));
+                    let message = format!("the partial file of an earlier copy cannot be checked: {why}");
+                    return Err(Error::new(ErrorKind::LocalIo, message).fault(Fault::Local).hint(
+                        "set XDG_STATE_HOME to the directory that has its key, or remove the partial file",
+                    ));
                 }
             },
             Found::Earlier(journaled) => match self.same_object_or_keep(&journaled).await? {
@@ -57,7 +57,7 @@ impl Run<'_> {
         &mut self,
         journaled: &Journaled,
     ) -> Result<std::result::Result<(), String>> {
-        // Until somebody has answered, a failure or a stop leaves everything as it is.
+        // Until a source has answered, a failure or a stop leaves everything as it is.
         self.earlier_kept = true;
         let mut backoff = Backoff::new();
         let hope = FIRST_CONTACT_MAX.min(self.options.patience);
@@ -76,7 +76,7 @@ impl Run<'_> {
     }
 
     /// Asks the sources whether they have the object that the journal is about. `Ok(Err(why))`: they do
-    /// not, or nobody can prove it.
+    /// not, or none can prove it.
     async fn same_object(&mut self, journaled: &Journaled) -> Result<std::result::Result<(), String>> {
         if journaled.done.is_empty() {
             return Ok(Err("its journal has no bytes".into()));
@@ -108,7 +108,7 @@ impl Run<'_> {
         kind: Option<ChecksumKind>,
         wait: Duration,
     ) -> Result<bool> {
-        // The caller's own word about the object needs no source.
+        // A checksum from the caller proves the object without a source.
         let told = self.options.checksum.as_ref().and_then(|(_, value)| value.clone());
         let told_same = told.is_some() && told == journaled.digest;
         let mut asked = JoinSet::new();
@@ -154,14 +154,13 @@ impl Run<'_> {
             _ if answers > 0 => Ok(false),
             Some(error) => Err(error),
             None => {
-                let message =
-                    "no source has said in time whether it has the file that an earlier copy has begun";
+                let message = "no source has answered in time whether it has the file of the earlier copy";
                 Err(Error::new(ErrorKind::Timeout, message).hint(Hint::ContinueOrWaitLonger))
             }
         }
     }
 
-    /// Whether what is known of the object is about the one in the journal; `None`: it does not tell.
+    /// True if the statements about the object are about the one in the journal; `None`: they do not tell.
     fn known_same_object(&self, journaled: &Journaled) -> Option<bool> {
         let known = &self.options.known;
         let size_bytes = known.size_bytes?;

@@ -34,7 +34,7 @@ use crate::target::{Sink, Target};
 use crate::upload::Upload;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests, spec};
 
-/// How often progress is told and the journal looked at.
+/// Time between two reports of progress and looks at the journal.
 const TICK: Duration = Duration::from_millis(100);
 /// Notices handled before the plan is asked again: bounds how stale its orders are.
 const NOTICES_AT_ONCE: usize = 64;
@@ -43,7 +43,7 @@ const NOTICES_AT_ONCE: usize = 64;
 const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
 /// Of a source that brought less than this, slow start was most of the copy.
 pub(crate) const SHORT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How long lanes may take to end when they are told to.
+/// The time that lanes may take to end when they are told to.
 pub(crate) const LANE_END_MAX: Duration = Duration::from_secs(3);
 /// The same when the copy is given up: then what a lane is about to write is of no use.
 const LANE_CANCEL_MAX: Duration = Duration::from_millis(20);
@@ -63,10 +63,10 @@ pub(crate) struct Run<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) client: Client,
     pub(crate) options: Options,
-    /// For the commit of what is like a file.
+    /// The properties of the file for the commit of a target that takes bytes at any place.
     pub(crate) completion: Option<Completion>,
     pub(crate) upload_url: Option<gridlane_core::Url>,
-    /// Whether the server has said that it keeps the time which an upload told it.
+    /// The server's answer about the time which an upload told it: true if it keeps that.
     pub(crate) modified_accepted: Option<Arc<AtomicBool>>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) plan: Plan,
@@ -81,11 +81,11 @@ pub(crate) struct Run<'a> {
     /// Where the first source's server says that the file's metalink is.
     pub(crate) served_metalink: Option<gridlane_core::Url>,
     pub(crate) meter: Meter,
-    /// An earlier run's bytes are there and nobody has said yet whether they are of use.
+    /// An earlier run's bytes are there, and no source has stated yet which object it has: they may be of no use.
     pub(crate) earlier_kept: bool,
     /// First number in the journal that belongs to a source of this run.
     pub(crate) journal_base: u32,
-    /// Whether the journal says which object this is.
+    /// The journal says which object this is.
     pub(crate) journal_begun: bool,
     pub(crate) journaled_at: Time,
     pub(crate) lanes: BTreeMap<LaneId, LaneEntry>,
@@ -142,7 +142,7 @@ struct Request {
 
 /// A target that is open, or needs no opening.
 enum Opened {
-    Anywhere(spec::Place),
+    Anywhere(spec::OpenTarget),
     InOrder(Box<dyn Output>),
     Upload { url: gridlane_core::Url, overwrite: bool, modified: Option<SystemTime> },
 }
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
                 Sink::Anywhere(opened.target)
             }
             Opened::InOrder(output) => {
-                // A target in order has taken bytes of a metalink by then, for good.
+                // A target in order has taken bytes of the metalink by then, and they cannot be taken back.
                 options.stop_at_metalink = false;
                 Sink::Ordered(Box::new(Feed::new(output, hashers, notify.clone())))
             }
@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
             if replica.was_silent {
                 judge.votes_mut().give_up(number);
             }
-            // The only source has nobody beside it who could be believed instead.
+            // With one source there is no other whose checksum could count instead.
             if mute.is_owing(begun) && !is_alone {
                 judge.votes_mut().owed_in_vain(number);
             }
@@ -300,7 +300,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a connection to a source does that an earlier copy has left: bytes per second, and its round trip.
+    /// The rate of a connection to a source in bytes per second, and its round trip, as an earlier copy has measured
+    /// them.
     fn warm_path(&self, replica: &Replica) -> Option<(f64, Duration)> {
         let url = &replica.source.url;
         let path = self.client.paths.of(&url.endpoint());
@@ -313,8 +314,8 @@ impl<'a> Run<'a> {
         source.is_some_and(|source| self.client.paths.of(&source.url.endpoint()).pipelines)
     }
 
-    /// Whether lanes with threads of their own are worth it: a stream takes bytes from one at a time, and over root://
-    /// little is gained.
+    /// True if threads of their own are worth it for lanes: a stream takes bytes from one lane at a time, and over
+    /// root:// little is gained.
     fn may_share_work(&self) -> bool {
         let is_http = |replica: &Replica| replica.source.url.scheme().is_http();
         self.target.anywhere().is_some() && self.replicas.iter().all(is_http)
@@ -325,7 +326,7 @@ impl<'a> Run<'a> {
         let streams = self.options.streams;
         let defaults = Settings::default();
         let descriptors = Descriptors::of_process().lanes_max();
-        // A piece that comes from one source tells who lied, and needs no reading back.
+        // A wrong piece that comes from one source proves that source wrong, and needs no reading back.
         let piece_bytes = self.target.pieces().map(|pieces| pieces.hashes.piece_bytes());
         let request_bytes_min = match piece_bytes {
             Some(piece_bytes) if piece_bytes <= WHOLE_PIECE_BYTES_MAX => {
@@ -426,7 +427,7 @@ impl<'a> Run<'a> {
                 // Without a bound, and never long: the plan has at most 16 requests under way on a lane, a lane is asked for
                 // a checksum once for each connection, and told to close once.
                 let (commands, orders) = mpsc::unbounded_channel();
-                let asks = self.asks_of_lane(source);
+                let asks = self.digest_query_of_lane(source);
                 let listens = self.judge.first_kind();
                 let is_voted = self.judge.told().is_none() && !self.judge.is_described();
                 let listens = Some(listens).filter(|_| is_voted);
@@ -471,7 +472,8 @@ impl<'a> Run<'a> {
             replica.meter.advance(now);
         }
         if self.target.anywhere().is_some() {
-            // What a target in order has no room for is not asked for, and says nothing of who would send it.
+            // A range for which a target in order has no room is not asked for, and says nothing about sources that
+            // could send it.
             self.tell_slow();
         }
         self.place.moved(self.meter.total(), now);

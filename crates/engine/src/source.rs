@@ -20,14 +20,14 @@ pub(crate) struct Identity {
     pub(crate) size_bytes: Option<u64>,
     /// A strong ETag as it stands, or `date:SECONDS`; `None` when it has neither.
     pub(crate) validator: Option<String>,
-    /// Whether it is a metalink, by its media type.
+    /// The answer is a metalink, by its media type.
     pub(crate) is_metalink: bool,
-    /// Whether an ETag came with it, a weak one too.
+    /// An ETag came with the answer, a weak one too.
     pub(crate) is_tagged: bool,
 }
 
 impl Identity {
-    /// As an HTTP response tells it.
+    /// The identity that an HTTP response states.
     pub(crate) fn of_response(head: &ResponseHead, size_bytes: Option<u64>) -> Identity {
         let etag = head.etag().filter(|etag| !etag.is_weak()).map(|etag| format!("\"{}\"", etag.opaque()));
         let validator = etag.or_else(|| {
@@ -40,8 +40,8 @@ impl Identity {
         Identity { size_bytes, validator, is_metalink, is_tagged: head.etag().is_some() }
     }
 
-    /// As XRootD's stat text tells it. `of_itself`: it is that of the server that was named. Others, behind a manager,
-    /// have other numbers and times for the same file.
+    /// The identity that XRootD's stat text states. `of_itself`: the text is of the server that was named. Others,
+    /// behind a manager, have other numbers and times for the same file.
     pub(crate) fn of_stat(stat: &StatText, of_itself: bool) -> Identity {
         let validator = of_itself.then(|| format!("root:{}:{}", stat.id, stat.modified_s));
         Identity { validator, ..Identity::of_size(stat.size_bytes) }
@@ -61,7 +61,7 @@ impl Identity {
         Identity { size_bytes: None, validator: None, is_metalink: false, is_tagged: false }
     }
 
-    /// Whether two answers can be about the same version: nothing that both tell may differ.
+    /// True if two answers can be about the same version: nothing that both tell may differ.
     pub(crate) fn agrees_with(&self, other: &Identity) -> bool {
         fn differ<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
             matches!((a, b), (Some(a), Some(b)) if a != b)
@@ -75,7 +75,7 @@ impl Identity {
 pub(crate) struct Source {
     /// Its number in the plan, the ledger and the events.
     pub(crate) number: u32,
-    /// As it was given.
+    /// The URL that the caller gave.
     pub(crate) url: Url,
     known: Mutex<Known>,
 }
@@ -87,7 +87,7 @@ struct Known {
     identity: Option<Identity>,
     /// An answer with bytes came without an ETag.
     has_sent_untagged: bool,
-    /// How large it said its object is when it was asked for the checksum.
+    /// The size of its object in its answer to the request for the checksum.
     asked_bytes: Option<u64>,
     /// The checksums that it has stated without having been asked.
     stated: Vec<Checksum>,
@@ -100,7 +100,7 @@ impl Source {
         Source { number, url, known: Mutex::default() }
     }
 
-    /// What the journal knows it by: the URL without secrets, and a hash of its path and query.
+    /// Its name in the journal: the URL without secrets, and a hash of its path and query.
     pub(crate) fn journal_name(&self) -> String {
         let mut hasher = Hasher::new(ChecksumKind::Sha256);
         hasher.update(self.url.request_target().as_bytes());
@@ -130,7 +130,7 @@ impl Source {
         }
     }
 
-    /// Which version it has, if it has said so.
+    /// The version that it has, if it has stated one.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.known().identity.clone()
     }
@@ -155,8 +155,8 @@ impl Source {
         checksums
     }
 
-    /// The sizes that it has told, when they are two: those who sent bytes, and who was asked for the checksum, heard
-    /// of two different files. One of the numbers may also have been damaged on its way.
+    /// The sizes that it has told, when they are two: the one in answers with bytes, and the one in the answer to the
+    /// request for the checksum are of two different files. One of the numbers may also have been damaged on its way.
     pub(crate) fn two_sizes(&self) -> Option<(u64, u64)> {
         let known = self.known();
         let (sent, asked) = (known.identity.as_ref()?.size_bytes?, known.asked_bytes?);
@@ -186,9 +186,10 @@ impl Source {
         }
     }
 
-    /// As [`identify`](Source::identify), of an answer that tells of the version what the server knows. A server that
-    /// tells an ETag tells it each time: else another program may have the port now, or may have had it before. A date is only
-    /// told by some of its answers, or counts in some of them. Servers that redirects lead to differ among each other.
+    /// The same as [`identify`](Source::identify), of an answer that tells of the version all that the server knows.
+    /// A server that tells an ETag tells it each time: else another program may have the port now, or may have had it
+    /// before. A date is only told by some of its answers, or counts in some of them. Servers that redirects lead to
+    /// differ among each other.
     pub(crate) fn identify_answer(&self, identity: &Identity) -> Result<bool, Identity> {
         let contradicted = {
             let mut known = self.known();
@@ -202,7 +203,7 @@ impl Source {
         contradicted.map_or_else(|| self.identify(identity), Err)
     }
 
-    /// Its size, once it has said it.
+    /// Its size, once it has stated one.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         self.known().identity.as_ref().and_then(|identity| identity.size_bytes)
     }

@@ -23,7 +23,7 @@ pub struct CopySpec {
     pub sources: Vec<Url>,
     /// Where the bytes go.
     pub target: TargetSpec,
-    /// What may be chosen.
+    /// The options of the copy.
     pub options: Options,
 }
 
@@ -31,27 +31,27 @@ pub struct CopySpec {
 pub enum TargetSpec {
     /// At any place: a file that is visible when it is complete. It is opened when the copy's turn has come, since a copy that
     /// waits for it shall hold no descriptor.
-    Anywhere(Boxed<'static, Result<Place>>),
+    Anywhere(Boxed<'static, Result<OpenTarget>>),
     /// In order: a pipe, a device, standard output.
     InOrder(Box<dyn Output>),
     /// A file to a server, by HTTP PUT or XRootD's protocol: in order too, and begun anew where the connection breaks.
     Upload {
         /// The file's URL.
         url: Url,
-        /// Whether an existing file is replaced.
+        /// An existing file is replaced.
         overwrite: bool,
         /// When the file was last changed, for a server that keeps it ([`Report::modified_accepted`]).
         modified: Option<SystemTime>,
     },
 }
 
-/// A target that was opened.
-pub struct Place {
+/// A target that was opened for a copy.
+pub struct OpenTarget {
     /// It takes bytes at any place.
     pub target: Arc<dyn Target>,
-    /// What an earlier copy has left there.
+    /// The state that an earlier copy has left there.
     pub found: Found,
-    /// What the file shall be when it becomes visible. The engine adds checksums that it has computed.
+    /// The properties of the file when it becomes visible. The engine adds checksums that it has computed.
     pub completion: Completion,
 }
 
@@ -67,9 +67,9 @@ impl TargetSpec {
     }
 }
 
-impl From<Place> for TargetSpec {
-    fn from(place: Place) -> TargetSpec {
-        TargetSpec::Anywhere(Box::pin(ready(Ok(place))))
+impl From<OpenTarget> for TargetSpec {
+    fn from(opened: OpenTarget) -> TargetSpec {
+        TargetSpec::Anywhere(Box::pin(ready(Ok(opened))))
     }
 }
 
@@ -83,29 +83,29 @@ impl fmt::Debug for TargetSpec {
     }
 }
 
-/// What may be chosen.
+/// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
-    /// Whether bytes that could not be compared with anything are a failure: nothing becomes visible then.
+    /// Bytes that could not be compared with any checksum are a failure: nothing becomes visible then.
     pub require_verified: bool,
-    /// What else is known of the object: what its metalink says.
+    /// Other knowledge of the object: the statements of its metalink.
     pub known: Known,
-    /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
+    /// Replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
     pub follow_links: bool,
-    /// Whether a metalink that the first source turns out to be, or to have, ends the copy with
+    /// A metalink that the first source turns out to be, or to have, ends the copy with
     /// [`Outcome::metalink`]. Never into a stream, which would have taken bytes of it by then.
     pub stop_at_metalink: bool,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
     /// The most to receive, over all sources, and over all copies that share the limit.
     pub limit: Option<RateLimit>,
-    /// How long no source at all may deliver a byte before the copy is given up.
-    /// So long an upload's server may take no byte, too.
+    /// The time without a byte from any source after which the copy is given up; for an upload, also the time in
+    /// which its server takes no byte.
     pub patience: Duration,
-    /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
-    /// file.
+    /// The time that an upload's server may be silent after the last byte, over HTTP: it may sync and read again all
+    /// of the file.
     pub upload_answer_max: Duration,
 }
 
@@ -125,12 +125,12 @@ impl Default for Options {
     }
 }
 
-/// How a copy ended: always with a report.
+/// The end of a copy, always with a report.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was done.
+    /// The report.
     pub report: Report,
-    /// Whether it succeeded.
+    /// Success, or the error.
     pub result: Result<()>,
     /// Why it ended although nothing is wrong: there is a metalink to go on with. What is there already is
     /// kept, if it is the file's.

@@ -1,4 +1,4 @@
-//! The target of one copy, with the ledger: at any place of what is like a file, or in order.
+//! The target of one copy, with the ledger: at any place of a file or a like object, or in order.
 //!
 //! Between claiming bytes of a file and committing them nothing is waited for, so that a lane can be ended wherever it waits.
 //! A write mostly is a copy to the page cache, dearer to hand over than to do. Once the device has made one wait, the next
@@ -81,7 +81,7 @@ impl Target {
         self.size_bytes.store(size_bytes.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// The file, or what is like one, of a target that takes bytes at any place.
+    /// The file, or like object, of a target that takes bytes at any place.
     pub(crate) fn anywhere(&self) -> Option<&Arc<dyn gridlane_store::Target>> {
         match &self.sink {
             Sink::Anywhere(target) => Some(target),
@@ -120,7 +120,7 @@ impl Target {
         self.pieces.as_ref()
     }
 
-    /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
+    /// True if every piece that can be compared with a checksum of its own was compared, and is right.
     #[cfg(test)]
     pub(crate) fn is_checked(&self) -> bool {
         match &self.pieces {
@@ -345,7 +345,7 @@ impl Target {
         Ok(())
     }
 
-    /// Where the copy is over it is heard no more, and that is fine.
+    /// The receiver may be gone, where the copy is over: the notice is then of no use.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
     }

@@ -1,4 +1,4 @@
-//! What keeps sources from delivering: told while it lasts, and when nobody can deliver the rest.
+//! The events about sources that do not deliver, and the error when none can deliver the rest.
 
 use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_plan::{self as plan, SourceId, SourceState};
@@ -26,7 +26,7 @@ impl Trouble {
 }
 
 impl Run<'_> {
-    /// Tells of sources that have fallen silent, failed, or asked us to wait, and when they are back.
+    /// Tells of sources that have fallen silent, failed, or asked for a pause, and when they are back.
     pub(crate) fn tell_states(&mut self) {
         for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
             let (trouble, why) = match self.plan.source_state(SourceId(number as u32)) {
@@ -47,7 +47,7 @@ impl Run<'_> {
     pub(crate) fn tell_slow(&mut self) {
         for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
             let Some(report) = self.plan.source_report(SourceId(number as u32)) else { continue };
-            // Whoever had nothing to do a moment ago is not slow.
+            // A source that had nothing to send a moment ago is not slow.
             replica.busy_ticks = match report.state == SourceState::Active && report.outstanding_bytes > 0 {
                 true => replica.busy_ticks + 1,
                 false => 0,
@@ -67,7 +67,7 @@ impl Run<'_> {
             replica.trouble = next;
             let why = (next == Trouble::Slow).then(|| {
                 let percent = 100.0 * latest / best.max(1.0);
-                let message = format!("it sends {percent:.0} % of what it did");
+                let message = format!("its rate is {percent:.0} % of what it was");
                 Error::new(ErrorKind::Timeout, message).endpoint(&replica.source.url)
             });
             self.observer.event(&Event::Source { source: number, state: next.state(), error: why.as_ref() });
@@ -78,7 +78,7 @@ impl Run<'_> {
     pub(crate) fn stuck(&self, why: plan::Stuck) -> Error {
         let errors: Vec<&Error> =
             self.replicas.iter().filter_map(|replica| replica.last_error.as_ref()).collect();
-        // The one that most deserves to be read: what a person can change comes before what passes.
+        // The most useful one: errors that the user can mend come before those that pass by themselves.
         let rank = |error: &Error| match error.kind() {
             ErrorKind::Denied => 0,
             ErrorKind::Precondition => 1,
@@ -96,9 +96,10 @@ impl Run<'_> {
             let waited = self.options.patience.as_secs_f64();
             let silence = format!("no source sent a byte for {waited:.0} s");
             let error = match why {
-                plan::Stuck::Refused => {
-                    Error::new(ErrorKind::ChecksumMismatch, "no source is left that is believed")
-                }
+                plan::Stuck::Refused => Error::new(
+                    ErrorKind::ChecksumMismatch,
+                    "every source that has the missing bytes has sent wrong ones",
+                ),
                 _ => Error::new(ErrorKind::Timeout, silence),
             };
             return error.endpoint(&self.replicas[0].source.url);
@@ -132,6 +133,6 @@ impl Run<'_> {
 
 /// Why a source is suspect.
 fn silence(source: &Source) -> Option<Error> {
-    let error = Error::new(ErrorKind::Timeout, "it has fallen silent").fault(Fault::Network);
+    let error = Error::new(ErrorKind::Timeout, "it sends nothing any more").fault(Fault::Network);
     Some(error.endpoint(&source.url))
 }

@@ -22,7 +22,7 @@ use crate::storage::{
 use crate::target::{Found, Target, TargetOptions};
 use crate::writable::{Whole, WriteOptions};
 
-/// What is in a directory, read as it is asked for.
+/// The entries of a directory, read as they are asked for.
 pub type Read<T> = Box<dyn Iterator<Item = StoreResult<T>> + Send>;
 
 /// A file, open for reading: [`Object`](crate::Object) says what is meant.
@@ -30,7 +30,7 @@ pub trait BlockingObject: Send + Sync + 'static {
     /// Those of its storage.
     fn turns(&self) -> &Arc<Turns>;
 
-    /// As of the moment of opening.
+    /// The metadata at the moment of opening.
     fn metadata(&self) -> &Metadata;
 
     /// The operating system's file, where there is one.
@@ -50,7 +50,7 @@ pub trait BlockingObject: Send + Sync + 'static {
         read_each(targets, offset, |target, at| self.read_at_nowait(target, at))
     }
 
-    /// Whether its bytes are memory that is never read from a device.
+    /// True if its bytes are memory that is never read from a device.
     fn never_waits(&self) -> bool {
         false
     }
@@ -58,27 +58,27 @@ pub trait BlockingObject: Send + Sync + 'static {
     /// Reads at `offset`, waiting as long as it takes. 0 is the end of the file.
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Whether the bytes are, as far as can be told without reading them, those of [`metadata`](BlockingObject::metadata). Waits
-    /// only where a read of some of them would.
+    /// True if the bytes are, as far as can be told without reading them, those of
+    /// [`metadata`](BlockingObject::metadata). Waits only where a read of some of them would.
     fn is_unchanged(&self) -> bool;
 
-    /// How long to wait before [`settle`](BlockingObject::settle) is called, where that is needed.
+    /// The time to wait before [`settle`](BlockingObject::settle) is called, where that is needed.
     fn settles_in(&self, now: SystemTime) -> Option<Duration> {
         let _ = now;
         None
     }
 
-    /// Waits for whoever is changing the bytes by a system call at this moment; returns whether they are unchanged.
+    /// Waits for a system call that is changing the bytes at this moment; returns true if they are unchanged.
     fn settle(&self) -> bool {
         self.is_unchanged()
     }
 
-    /// Whether [`is_still_at`](BlockingObject::is_still_at) can tell.
+    /// True if [`is_still_at`](BlockingObject::is_still_at) can tell.
     fn can_be_found_again(&self) -> bool {
         false
     }
 
-    /// Whether whoever opened `path` now would get this file. Never waits.
+    /// True if opening `path` now would give this file. Never waits.
     fn is_still_at(&self, path: &ObjectPath) -> bool {
         let _ = path;
         false
@@ -97,12 +97,13 @@ pub trait BlockingObject: Send + Sync + 'static {
     }
 }
 
-/// A file that is being written and that nobody sees yet. Dropped without a commit, it is gone.
+/// A file that is being written and is not visible yet. Dropped without a commit, it is gone.
 pub trait BlockingUpload: Send + Sync + 'static {
     /// Writes all of `bytes` at `offset`, waiting as long as it takes.
     fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()>;
 
-    /// As [`Upload::copy_range`](crate::Upload::copy_range), where the source is a file of the operating system.
+    /// The same as [`Upload::copy_range`](crate::Upload::copy_range), where the source is a file of the operating
+    /// system.
     fn copy_range(&self, source: &File, offset: u64, len: u64) -> StoreResult<u64> {
         let _ = (source, offset, len);
         Ok(0)
@@ -118,7 +119,7 @@ pub trait BlockingFile: Send + Sync + 'static {
     /// Those of its storage.
     fn turns(&self) -> &Arc<Turns>;
 
-    /// As of now.
+    /// The present metadata.
     fn metadata(&self) -> StoreResult<Metadata>;
 
     /// The operating system's file, where there is one.
@@ -126,13 +127,13 @@ pub trait BlockingFile: Send + Sync + 'static {
         None
     }
 
-    /// Whether it can be found under a name.
+    /// True if it can be found under a name.
     fn has_name(&self) -> bool;
 
-    /// As [`BlockingObject::read_at_nowait`].
+    /// The same as [`BlockingObject::read_at_nowait`].
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
-    /// As [`BlockingObject::read_at`].
+    /// The same as [`BlockingObject::read_at`].
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes` at `offset`, waiting as long as it takes.
@@ -170,7 +171,7 @@ pub trait BlockingStorage: Send + Sync + 'static {
     /// The turns of the device that it is on, of which every call takes one.
     fn turns(&self) -> &Arc<Turns>;
 
-    /// What is known of the file or directory at `path`. Nothing is opened for reading.
+    /// The metadata of the file or directory at `path`. Nothing is opened for reading.
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
 
     /// The same as [`look`](BlockingStorage::look), if it needs no device: `None` when it might have to wait.
@@ -179,15 +180,14 @@ pub trait BlockingStorage: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Whether what is at `path` is a symbolic link, which [`look`](BlockingStorage::look) follows and a removal does
-    /// not.
+    /// True if a symbolic link is at `path`, which [`look`](BlockingStorage::look) follows and a removal does not.
     fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
         let _ = path;
         Ok(false)
     }
 
-    /// Whether what is served is still found where the storage was told that it is: another directory may have been put, or
-    /// mounted, there. May wait for a disk.
+    /// True if the served directory is still found where the storage was told that it is: another one may have been
+    /// put, or mounted, there. May wait for a disk.
     fn is_in_place(&self) -> bool {
         true
     }
@@ -279,11 +279,11 @@ pub trait BlockingStorage: Send + Sync + 'static {
         expectation: &Expectation,
     ) -> StoreResult<bool>;
 
-    /// Sets [`Metadata::modified`] of a file or directory. Kept checksums are forgotten: nobody could tell
-    /// whether the bytes were changed meanwhile.
+    /// Sets [`Metadata::modified`] of a file or directory. Kept checksums are forgotten: nothing would tell whether the
+    /// bytes were changed meanwhile.
     fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()>;
 
-    /// How much fits where `path` is, which exists.
+    /// The space where `path` is, which exists.
     fn space(&self, path: &ObjectPath) -> StoreResult<Space>;
 
     /// Begins an upload of a file that shall be at `path`. Everything that can be refused before the bytes
@@ -291,7 +291,7 @@ pub trait BlockingStorage: Send + Sync + 'static {
     /// `expected_bytes`.
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Self::Upload>;
 
-    /// Whether it has targets.
+    /// True if it has targets.
     fn has_targets(&self) -> bool {
         false
     }

@@ -37,15 +37,15 @@ pub enum StoreError {
     TooLarge,
     /// The device is full.
     NoSpace,
-    /// There is room, but not for whoever asks: a quota is used up.
+    /// There is room on the device, but the quota of the requester is used up.
     OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,
     /// Another copy to the same path has it: later it may be free.
     Locked,
-    /// A directory that the server needs for itself belongs to somebody else.
+    /// A directory that the server needs for itself belongs to another user.
     NotOurs(PathBuf),
-    /// The file system, or this kind of storage, has no such thing.
+    /// The file system, or this kind of storage, does not support it.
     Unsupported,
     /// The file was closed before: nothing more can be done to it.
     Closed,
@@ -76,7 +76,7 @@ impl fmt::Display for StoreError {
             StoreError::OverQuota => "the quota does not allow as much",
             StoreError::Busy => "the server has too many files open",
             StoreError::Locked => "another copy to it is running",
-            StoreError::Unsupported => "the storage has no such thing",
+            StoreError::Unsupported => "the storage does not support it",
             StoreError::Closed => "the file was closed before",
             StoreError::NotOurs(path) => {
                 let path = path.display();

@@ -245,7 +245,7 @@ impl<F: BlockingFile> WritableFile for FileInTurns<F> {
 
     fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // Whoever else has it ends it.
+            // Of several references, the last one ends it.
             if let Some(file) = Arc::into_inner(self) {
                 file.0.end(|_| ()).await;
             }
@@ -265,7 +265,7 @@ struct PagesInTurns<T> {
     failure: Option<StoreError>,
 }
 
-/// What comes behind a page.
+/// The items that come behind a page.
 enum Behind {
     /// More, or nothing.
     Unknown,
@@ -273,7 +273,7 @@ enum Behind {
     Failure(StoreError),
 }
 
-/// What there is up to a page.
+/// The next items, up to a page of them.
 fn page<T>(items: &mut Read<T>, items_max: usize) -> (Vec<T>, Behind) {
     let mut page = Vec::new();
     while page.len() < items_max {
@@ -604,7 +604,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(*gone.lock().unwrap());
-        // Whoever gives it up in so many words waits for it, and so does a commit that fails.
+        // An explicit discard waits for it, and so does a commit that fails.
         for commits in [false, true] {
             let (tell, go_on) = channel();
             let gone = Arc::default();

@@ -12,7 +12,7 @@
 //! The tag is the first half of an HMAC-SHA256 of the line and of the tag before it, the first one's of the partial file: its
 //! name (in an export its path) and the number of its inode. The key is the user's or the server's own
 //! ([`journal_key`](crate::journal_key)). So a journal counts only for its writer, and only beside the file that it was written
-//! about: one that came in with a tree, or that lay beside another file, is not believed, and neither is one that was put
+//! about: one that came in with a tree, or that lay beside another file, does not count, and neither does one that was put
 //! together from lines of others.
 //!
 //! Why no write is followed by a sync: a record does not claim that the bytes are on the disk, it says
@@ -61,14 +61,14 @@ pub enum Record {
     },
     /// The agreed checksum of the whole object.
     Digest {
-        /// As `TYPE:HEX`.
+        /// The checksum as `TYPE:HEX`.
         value: String,
     },
     /// Bytes that were written to the partial file.
     Done {
         /// Offset of the first.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
         /// Their adler32.
         adler32: u32,
@@ -106,7 +106,7 @@ pub struct JournaledRange {
     pub source: u32,
 }
 
-/// The claims of an earlier copy, to be checked before they are believed.
+/// The claims of an earlier copy, to be checked before they count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journaled {
     /// Size of the object.
@@ -154,7 +154,7 @@ impl Chain {
 }
 
 /// Reads a journal from its beginning, with the `chain` of its first line, which is that of the line behind the last good one
-/// afterwards. Returns what it says and how many bytes of the file are good.
+/// afterwards. Returns its records and the number of bytes of the file that are good.
 pub fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
     let mut text = Vec::new();
     journal.take(JOURNAL_BYTES_MAX).read_to_end(&mut text)?;
@@ -168,7 +168,7 @@ pub fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journal
         let mut next = chain.clone();
         let is_ours = next.next(json).as_bytes() == tag;
         match record {
-            // Said of those before tags, too; and believed, as nothing else follows from it.
+            // A journal from before there were tags says so, too; it counts, as nothing else follows from it.
             Record::Object { version, .. } if good_bytes == 0 && version != JOURNAL_VERSION => {
                 return Ok(Err(Unusable::Version(version)));
             }

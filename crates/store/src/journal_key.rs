@@ -1,7 +1,7 @@
-//! The key that a user's journals are written with: whoever does not have it cannot write one that is believed.
+//! The key that a user's journals are written with: a journal that another user has written without it does not count.
 //!
 //! A partial file and its journal lie beside their target, where others may put files too: they come in with a tree, with an
-//! archive, with a directory that several people share. The key lies where only its owner reads and writes, and is made when
+//! archive, with a directory that several users share. The key lies where only its owner reads and writes, and is made when
 //! it is first needed:
 //!
 //! ```text
@@ -86,12 +86,13 @@ impl JournalKeys {
     ///
     /// # Errors
     ///
-    /// Why there is none, for people.
+    /// The reason why there is none, as a message.
     pub fn key(&self) -> Result<&JournalKey, &str> {
         let found = self.found.get_or_init(|| match &self.path {
             None => Err("there is no directory for the key of its journal".to_owned()),
-            Some(path) => read_or_make(path)
-                .map_err(|cause| format!("there is no key for its journal at {}: {cause}", path.display())),
+            Some(path) => read_or_make(path).map_err(|cause| {
+                format!("the key of its journal, {}, cannot be used: {cause}", path.display())
+            }),
         });
         found.as_ref().map_err(String::as_str)
     }
@@ -108,8 +109,8 @@ fn read_or_make(path: &Path) -> io::Result<JournalKey> {
     read(path)
 }
 
-/// Removes a file without a byte at `path`, if it is the user's. Whoever else does that meanwhile waits for the lock, and
-/// finds that the name is that of another file by then.
+/// Removes a file without a byte at `path`, if it is the user's. Another process that does the same meanwhile waits for
+/// the lock, and finds that the name is that of another file by then.
 fn remove_empty(path: &Path) {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
@@ -133,21 +134,21 @@ fn read(path: &Path) -> io::Result<JournalKey> {
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("it belongs to somebody else"));
+        return Err(io::Error::other("the file belongs to another user"));
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others may read it; remove it, and it is made anew"));
+        return Err(io::Error::other("other users may read it: remove it, and a new one is made"));
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
     let mut lines = text.lines();
     let key = (lines.next() == Some(FIRST_LINE)).then(|| lines.next().and_then(decode)).flatten();
     key.map(|bytes| JournalKey::new(&bytes))
-        .ok_or_else(|| io::Error::other("it is of another version, or damaged"))
+        .ok_or_else(|| io::Error::other("the file is of another version of gridlane, or damaged"))
 }
 
 fn make(path: &Path) -> io::Result<()> {
-    let directory = path.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
+    let directory = path.parent().ok_or_else(|| io::Error::other("its path has no directory"))?;
     refuse_foreign(directory)?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     // Process numbers are no names: containers that share a home directory have the same.
@@ -173,12 +174,12 @@ fn random_hex<const BYTES: usize>() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whoever runs with the home directory of somebody else (`sudo`) would leave directories in it that its owner cannot use.
+/// A process with the home directory of another user (`sudo`) would leave directories in it that its owner cannot use.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let there = directory.ancestors().find_map(|path| fs::metadata(path).ok());
     match there.is_some_and(|meta| meta.uid() == rustix::process::geteuid().as_raw()) {
         true => Ok(()),
-        false => Err(io::Error::other("its directory belongs to somebody else")),
+        false => Err(io::Error::other("its directory belongs to another user")),
     }
 }
 
@@ -228,7 +229,7 @@ mod tests {
         }
         fs::write(&path, &good).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(JournalKeys::at(path.clone()).key().unwrap_err().contains("others may read it"));
+        assert!(JournalKeys::at(path.clone()).key().unwrap_err().contains("other users may read it"));
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         assert!(JournalKeys::at(path).key().is_err());

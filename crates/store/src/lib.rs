@@ -1,15 +1,15 @@
-//! Storage behind the server, and what copies write to on both sides.
+//! The storage behind the server, and the targets of copies on both sides.
 //!
-//! [`storage`] says in traits what a server needs of an export, [`posix_extras`] what more a file system can do, [`writable`] what
-//! it needs of files that are changed in place. All of it may wait. [`blocking`] is the same for what blocks, and takes turns at its
-//! device. [`posix`] is a directory of this
-//! machine, [`quota`] a limit around any storage; [`memory`] and [`fake`] are for tests: one that shows what the traits
-//! mean, and ones that are slow, broken, far away or like an object store. All of them pass one suite (`conformance`), which is
-//! for those of other crates as well.
+//! [`storage`] has the traits that a server needs of an export, [`posix_extras`] the further operations of a file system, and
+//! [`writable`] those of files that are changed in place. All of them may wait. [`blocking`] has the same traits for storages
+//! whose calls block: each call takes a turn at its device. [`posix`] is a directory of this machine, [`quota`] a limit
+//! around any storage; [`memory`] and [`fake`] are for tests: one that shows what the traits mean, and ones that are slow,
+//! broken, far away or like an object store. All of them pass one suite (`conformance`), which is for storages of other
+//! crates as well.
 //!
-//! [`target`] is what a copy writes to: a file of this machine ([`path_target`]), of an export, or of memory. Beside its bytes is a
-//! [`journal`], so that a killed copy goes on. Everything that becomes visible all at once is one partial file
-//! (`partial/mod.rs`).
+//! [`target`] is the destination of a copy: a file of this machine ([`path_target`]), of an export, or of memory.
+//! Beside its bytes is a [`journal`], so that a killed copy goes on. Everything that becomes visible all at once is
+//! one partial file (`partial/mod.rs`).
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
 //! just that, as those of XRootD may.

@@ -1,10 +1,11 @@
-//! Links on the way to a file that is to be written: followed as a person means them, and not where somebody else may have
-//! put them.
+//! Links on the way to a file that is to be written. They are followed, but for those that another user has put into
+//! a directory that all users may write to.
 //!
-//! In a directory where everybody may put things and only owners may remove them (`/tmp`), anybody can put a link in the
-//! place of the name that a person is about to write to, and have a file elsewhere replaced by it. The kernel refuses such
-//! links when it follows them (`fs.protected_symlinks`), but not for programs that read a link themselves, which whoever
-//! puts a partial file beside the final one must do. So the same rule is applied here, to every link on the way.
+//! In a directory where every user may create files and only owners may remove them (`/tmp`), any user can put a link
+//! in the place of the name that another one is about to write to, and have a file elsewhere replaced by it. The
+//! kernel refuses such links when it follows them (`fs.protected_symlinks`), but not when a program reads the link
+//! itself, as one has to that puts a partial file beside the final one. So the same rule is applied here, to every
+//! link on the way.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -16,7 +17,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 
 /// Links on the way to one file: the kernel's own limit.
 const LINKS_MAX: u32 = 40;
-/// Mode bits of a directory where everybody may put things, and only owners may remove them.
+/// Mode bits of a directory where every user may create files, and only owners may remove them.
 const STICKY_FOR_ALL: u32 = 0o1002;
 
 /// The path without links of what is to be written at `path`. A last link that leads nowhere stays what it is: it is a name
@@ -24,7 +25,7 @@ const STICKY_FOR_ALL: u32 = 0o1002;
 ///
 /// # Errors
 ///
-/// `Denied` where a link on the way belongs to somebody else and is in a directory where everybody may put links;
+/// `Denied` where a link on the way belongs to another user and is in a directory where every user may put links;
 /// `LocalIo` for links in a circle.
 pub fn follow(path: &Path) -> Result<PathBuf> {
     let found = walk(path)?;
@@ -37,8 +38,8 @@ pub fn follow(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Refuses what somebody else has put into a directory where everybody may: a pipe there takes what is written to it
-/// from us. `meta` is of what is at `path`, all links followed.
+/// Refuses a file, a pipe or a device that another user has put into a directory where every user may: such a pipe
+/// would take the bytes that are written to it. `meta` is of what is at `path`, all links followed.
 ///
 /// # Errors
 ///
@@ -47,7 +48,7 @@ pub fn refuse_planted(path: &Path, meta: &Metadata) -> Result<()> {
     let found = walk(path)?;
     match found.parent().is_none_or(|directory| is_trusted(directory, meta.uid())) {
         true => Ok(()),
-        false => Err(planted(&found, "what is")),
+        false => Err(planted(&found, "the file")),
     }
 }
 
@@ -70,7 +71,7 @@ fn walk(path: &Path) -> Result<PathBuf> {
             continue;
         }
         let next = at.join(&name);
-        // What cannot be looked at is told by whoever opens it.
+        // The error of a path that cannot be looked at comes from opening it.
         let link = fs::symlink_metadata(&next).ok().filter(Metadata::is_symlink);
         let Some(link) = link else {
             at = next;
@@ -102,25 +103,27 @@ fn push(left: &mut Vec<OsString>, path: &Path) {
     }));
 }
 
-/// Whether what `owner` has put into `directory` may be gone by: as the kernel decides about links.
+/// True if a link or file that `owner` has put into `directory` may be used, by the kernel's rule for links.
 fn is_trusted(directory: &Path, owner: u32) -> bool {
     let caller = rustix::process::geteuid().as_raw();
     let is_safe = |meta: Metadata| may_go_by(meta.mode(), meta.uid(), owner, caller);
     owner == caller || fs::symlink_metadata(directory).is_ok_and(is_safe)
 }
 
-/// Whether `caller` may go by what `owner` has put into a directory of this mode and owner.
+/// True if `caller` may use a link or file that `owner` has put into a directory of this mode and owner.
 fn may_go_by(directory_mode: u32, directory_owner: u32, owner: u32, caller: u32) -> bool {
     let is_for_all = directory_mode & STICKY_FOR_ALL == STICKY_FOR_ALL;
     owner == caller || owner == directory_owner || !is_for_all
 }
 
 fn planted(path: &Path, what: &str) -> Error {
-    let message =
-        format!("{what} at {} belongs to somebody else, where everybody may put one", path.display());
+    let message = format!(
+        "{what} at {} belongs to another user, in a directory that all users may write to",
+        path.display()
+    );
     Error::new(ErrorKind::Denied, message)
         .fault(Fault::Local)
-        .hint("write to a directory of your own, or name what it leads to")
+        .hint("write to a directory of your own, or name the path that a link leads to")
 }
 
 #[cfg(test)]
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
-    /// A directory like /tmp. It belongs to somebody else than the caller where the tests may say so.
+    /// A directory like /tmp. It belongs to another user than the caller where the tests may give it away.
     fn shared() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -173,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Giving things away needs a privilege, which those who run the tests as root have.
+    /// Giving things away needs a privilege, which tests that run as root have.
     #[test]
     fn links_of_somebody_else_are_not_followed_where_everybody_may_put_them() {
         let (dir, elsewhere) = (shared(), tempfile::tempdir().unwrap());

@@ -62,7 +62,7 @@ impl ObjectPath {
         self.joined.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
 
-    /// Whether it is somewhere below `directory`, which nothing is of itself.
+    /// True if it is somewhere below `directory`; a path is not below itself.
     pub fn is_below(&self, directory: &ObjectPath) -> bool {
         match self.joined.strip_prefix(directory.joined.as_slice()) {
             Some(rest) if directory.is_root() => !rest.is_empty(),
@@ -87,7 +87,7 @@ impl ObjectPath {
         ObjectPath { joined: [&to.joined, rest].concat() }
     }
 
-    /// Whether it is the export's root.
+    /// True if it is the export's root.
     pub fn is_root(&self) -> bool {
         self.joined.is_empty()
     }

@@ -51,8 +51,8 @@ pub struct PathTarget {
 }
 
 impl PathTarget {
-    /// Opens or makes the partial file of `target`, whose directory must exist. Without a key nothing of an earlier copy is
-    /// believed, and nothing recorded for a later one.
+    /// Opens or makes the partial file of `target`, whose directory must exist. Without a key no record of an earlier copy
+    /// counts, and nothing is recorded for a later one.
     ///
     /// # Errors
     ///
@@ -138,13 +138,13 @@ impl PathTarget {
             Failure::Cut(found) => {
                 let path = self.part_path();
                 let path = path.display();
-                meddled(format!("{path} has {found} bytes, and {size_bytes} were written: it was cut"))
+                meddled(format!(
+                    "{path} has {found} of the {size_bytes} bytes that were written: it was cut meanwhile"
+                ))
             }
             Failure::Moved => {
                 let directory = self.target.parent().unwrap_or(Path::new("/")).display();
-                meddled(format!(
-                    "{directory} is another directory by now: it was moved or replaced meanwhile"
-                ))
+                meddled(format!("{directory} was moved or replaced while the copy was running"))
             }
             Failure::Unexpected => exists(&self.target),
             Failure::Write(cause) => self.write_error(&cause),
@@ -421,7 +421,7 @@ fn unusable(why: Unusable, path: &Path, target: &Path) -> Error {
             Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint("wait for it, or stop it")
         }
         Unusable::Foreign => {
-            let message = format!("{} was put there by somebody else", path.display());
+            let message = format!("{} is not a regular file of this user with one name", path.display());
             Error::new(ErrorKind::Denied, message).fault(Fault::Local).hint("remove it")
         }
     }
@@ -445,7 +445,7 @@ fn replaced_error(path: &Path) -> Error {
 fn meddled(message: String) -> Error {
     Error::new(ErrorKind::LocalIo, message)
         .fault(Fault::Local)
-        .hint("find the program that did it, and run the same command again")
+        .hint("find the program that changed it, then run the same command again")
 }
 
 #[cfg(test)]
@@ -570,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Giving files away needs a privilege, which those who run the tests as root have.
+    /// Giving files away needs a privilege, which tests that run as root have.
     #[test]
     fn the_mode_of_somebody_elses_file_is_not_kept() {
         let dir = tempfile::tempdir().unwrap();

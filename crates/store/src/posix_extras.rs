@@ -8,10 +8,9 @@ use crate::path::ObjectPath;
 use crate::storage::{BoxFuture, Expectation, Overwrite};
 use crate::writable::{WritableFile, WriteOptions};
 
-/// The extras of a file system. One of them may have no such thing: [`Unsupported`](crate::StoreError::Unsupported).
+/// The extras of a file system. A file system may lack one of them: [`Unsupported`](crate::StoreError::Unsupported).
 pub trait PosixExtras: Send + Sync {
-    /// Whether what is at `path` is a symbolic link, which [`look`](crate::Storage::look) follows and a removal does
-    /// not.
+    /// True if a symbolic link is at `path`, which [`look`](crate::Storage::look) follows and a removal does not.
     fn is_link<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<bool>>;
 
     /// Moves the file or directory at `from`, which has to be as expected, to `to`, all at once; returns
@@ -26,8 +25,8 @@ pub trait PosixExtras: Send + Sync {
         expectation: &'a Expectation,
     ) -> BoxFuture<'a, StoreResult<bool>>;
 
-    /// Sets [`Metadata::modified`](crate::Metadata::modified) of a file or directory. Kept checksums are forgotten: nobody
-    /// could tell whether the bytes were changed meanwhile.
+    /// Sets [`Metadata::modified`](crate::Metadata::modified) of a file or directory. Kept checksums are forgotten:
+    /// nothing would tell whether the bytes were changed meanwhile.
     fn set_modified<'a>(
         &'a self,
         path: &'a ObjectPath,

@@ -36,10 +36,10 @@ use crate::path::ObjectPath;
 use crate::posix_extras::PosixExtras;
 use crate::target::Targets;
 
-/// What may wait: a future that can be held behind a trait object.
+/// A future that may wait, held behind a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What there can be at a path. Anything else (devices, pipes, sockets) is not served.
+/// The kinds of things at a path. Anything else (devices, pipes, sockets) is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
     /// A regular file.
@@ -48,7 +48,7 @@ pub enum NodeKind {
     Directory,
 }
 
-/// What is known of a file or directory without reading it.
+/// The properties of a file or directory that are known without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Which of the two it is.
@@ -57,11 +57,11 @@ pub struct Metadata {
     pub size_bytes: u64,
     /// When its bytes, or a directory's entries, were last changed.
     pub modified: SystemTime,
-    /// When anything about it was last changed. Unlike [`modified`](Metadata::modified) nobody can set it.
+    /// When anything about it was last changed. Unlike [`modified`](Metadata::modified) it cannot be set.
     pub changed: SystemTime,
     /// When it was made, where the storage knows.
     pub created: Option<SystemTime>,
-    /// What its strong entity tag holds between the quotes: other bytes, another tag.
+    /// The text of its strong entity tag between the quotes: other bytes, another tag.
     pub tag: String,
     /// Which file it is within the storage, whatever its name and its bytes.
     pub identity: FileIdentity,
@@ -74,7 +74,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == NodeKind::Directory
     }
@@ -97,7 +97,7 @@ pub struct FileIdentity {
     pub number: u64,
 }
 
-/// What is at a path.
+/// An opened file or directory.
 pub enum Opened<O: ?Sized = dyn Object> {
     /// A file, open for reading.
     File(Arc<O>),
@@ -130,7 +130,7 @@ pub trait Object: Send + Sync {
         turns::undivided()
     }
 
-    /// As of the moment of opening.
+    /// The metadata at the moment of opening.
     fn metadata(&self) -> &Metadata;
 
     /// The operating system's file, where there is one: for `sendfile`.
@@ -154,7 +154,7 @@ pub trait Object: Send + Sync {
         read_each(targets, offset, |target, at| self.read_at_nowait(target, at))
     }
 
-    /// Whether its bytes are memory that is never waited for: then nobody need ask for some of them first.
+    /// True if its bytes are memory that is never waited for: there is no need to ask for some of them first.
     fn never_waits(&self) -> bool {
         false
     }
@@ -186,31 +186,32 @@ pub trait Object: Send + Sync {
         None
     }
 
-    /// Whether the bytes are, as far as can be told without reading them, still those of
-    /// [`metadata`](Object::metadata). What becomes of the file's names, of its mode and of its owner changes none. Where
-    /// every read is of the state that was opened, or fails, they always are.
+    /// True if the bytes are, as far as can be told without reading them, still those of
+    /// [`metadata`](Object::metadata). Changes of the file's names, of its mode and of its owner count for nothing.
+    /// Where every read is of the state that was opened, or fails, the bytes always are.
     fn is_unchanged(&self) -> BoxFuture<'_, bool>;
 
-    /// How long to wait before [`settle`](Object::settle) is called, where that is needed for
-    /// [`is_unchanged`](Object::is_unchanged) to tell of every change that begins later; `None` where it does so already.
+    /// The time to wait before [`settle`](Object::settle) is called, where that is needed for
+    /// [`is_unchanged`](Object::is_unchanged) to tell of every change that begins later; `None` where it does so
+    /// already.
     fn settles_in(&self, now: SystemTime) -> Option<Duration> {
         let _ = now;
         None
     }
 
-    /// Waits for whoever is changing the bytes by a system call at this moment; returns whether they are unchanged.
+    /// Waits for a system call that is changing the bytes at this moment; returns true if they are unchanged.
     fn settle(&self) -> BoxFuture<'_, bool> {
         self.is_unchanged()
     }
 
-    /// Whether [`is_still_at`](Object::is_still_at) can tell.
+    /// True if [`is_still_at`](Object::is_still_at) can tell.
     fn can_be_found_again(&self) -> bool {
         false
     }
 
-    /// Whether whoever opened `path` of its storage now would get this file, in the state of
-    /// [`metadata`](Object::metadata). Never waits; `false` also where that cannot be told. A directory on the way that
-    /// became a link meanwhile may go unnoticed: not for a file that was opened long ago.
+    /// True if opening `path` of its storage now would give this file, in the state of [`metadata`](Object::metadata).
+    /// Never waits; `false` also where that cannot be told. A directory on the way that became a link meanwhile may go
+    /// unnoticed: not for a file that was opened long ago.
     fn is_still_at(&self, path: &ObjectPath) -> bool {
         let _ = path;
         false
@@ -225,7 +226,7 @@ pub trait Object: Send + Sync {
 
     /// Keeps a checksum that was computed from all of this file's bytes, for as long as they stay as they are.
     /// It may be forgotten at any time. A file that [changed](Object::is_unchanged) meanwhile keeps none. The
-    /// tag stays. May make the storage's own directory: not for an export that nobody may write to.
+    /// tag stays. May make the storage's own directory: not for an export that is read-only to all clients.
     fn keep_checksum<'a>(&'a self, checksum: &'a Checksum) -> BoxFuture<'a, StoreResult<()>> {
         let _ = checksum;
         Box::pin(ready(Ok(())))
@@ -259,14 +260,14 @@ pub(crate) fn read_each(
 pub struct DirectoryEntry {
     /// Its name.
     pub name: Vec<u8>,
-    /// What is known of it; of what it points to if it is a link.
+    /// Its metadata; that of what it points to if it is a link.
     pub metadata: Metadata,
-    /// Whether it is a symbolic link. Who walks a tree and follows those to directories may never come to an
-    /// end, and meets files twice.
+    /// It is a symbolic link. A walk of a tree that follows those to directories may never come to an end, and meets
+    /// files twice.
     pub is_link: bool,
 }
 
-/// What is in a directory, a page at a time: neither memory nor a turn is held for all of it.
+/// The entries of a directory, a page at a time: neither memory nor a turn is held for all of it.
 pub trait Pages<T>: Send {
     /// The next page, of any length; one without anything is the end. After the end, and after a failure, there is nothing more.
     fn next_page(&mut self) -> BoxFuture<'_, StoreResult<Vec<T>>>;
@@ -283,12 +284,12 @@ pub type Names = Box<dyn Pages<Vec<u8>>>;
 pub struct Listing {
     /// At most [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX) of them.
     pub entries: Vec<DirectoryEntry>,
-    /// Whether there are more.
+    /// There are more.
     pub is_cut: bool,
 }
 
 /// In which state a file must be for a change to happen. Checked at the very moment of the change: of
-/// two clients that expect the same state, one wins and one is told.
+/// two clients that expect the same state, one wins and one gets an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Any, or none.
@@ -299,25 +300,25 @@ pub enum Expectation {
     Tag(String),
 }
 
-/// What a commit did.
+/// The outcome of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// Of the file that is now visible.
     pub metadata: Metadata,
-    /// Whether there was one of that name before.
+    /// There was a file of that name before.
     pub replaced: bool,
     /// The length of that one; 0 if it was a link.
     pub replaced_bytes: u64,
 }
 
-/// How much fits into an export, or into the part of it that was asked for.
+/// The space of an export, or of the part of it that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Used and free together.
     pub total_bytes: u64,
-    /// What is there.
+    /// Bytes in use.
     pub used_bytes: u64,
-    /// What can still be written. Less than the difference where some is reserved for others.
+    /// Bytes that can still be written. Less than the difference where some is reserved for others.
     pub available_bytes: u64,
 }
 
@@ -329,17 +330,17 @@ pub enum WriteOrder {
     /// From the first to the last: a write elsewhere than where the one before it ended is
     /// [`Unsupported`](StoreError::Unsupported). Of any length; what is no whole part waits in memory until it is one.
     InOrder {
-        /// What goes to the storage at a time.
+        /// Bytes that go to the storage at a time.
         part_bytes: usize,
     },
 }
 
-/// What a file shall be when it becomes visible.
+/// The properties of a file when it becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// In which state what it replaces must be.
     pub expectation: Expectation,
-    /// What [`Metadata::modified`] shall be; else it is when the bytes were written.
+    /// The value for [`Metadata::modified`]; else it is when the bytes were written.
     pub modified: Option<SystemTime>,
     /// Of all its bytes: they are kept with the file.
     pub checksums: Vec<Checksum>,
@@ -351,8 +352,8 @@ impl From<Expectation> for Completion {
     }
 }
 
-/// A file that is being written and that nobody sees yet. Dropped without a commit, it is gone soon, and whoever drops it does
-/// not wait for that.
+/// A file that is being written and is not visible yet. Dropped without a commit, it is gone soon, without a wait for
+/// that in the drop.
 pub trait Upload: Send + Sync {
     /// Where bytes may be written.
     fn write_order(&self) -> WriteOrder {
@@ -382,7 +383,7 @@ pub trait Upload: Send + Sync {
     fn discard(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What a [`rename`](PosixExtras::rename) may replace.
+/// The things that a [`rename`](PosixExtras::rename) may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overwrite {
     /// Nothing: whatever is there is [`Unexpected`](StoreError::Unexpected).
@@ -410,7 +411,7 @@ pub trait Storage: Send + Sync {
         turns::undivided()
     }
 
-    /// What it can do beside all this, if it is like a file system.
+    /// The further operations of a storage that is like a file system.
     fn posix(&self) -> Option<&dyn PosixExtras> {
         None
     }
@@ -421,7 +422,7 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// What is known of the file or directory at `path`. Nothing is opened for reading.
+    /// The metadata of the file or directory at `path`. Nothing is opened for reading.
     fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>>;
 
     /// The same as [`look`](Storage::look), if it needs no device: `None` when it might have to wait.
@@ -430,8 +431,8 @@ pub trait Storage: Send + Sync {
         Ok(None)
     }
 
-    /// Whether what is served is still found where the storage was told that it is: another directory may have been put, or
-    /// mounted, there.
+    /// True if the served directory is still found where the storage was told that it is: another one may have been
+    /// put, or mounted, there.
     fn is_in_place(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))
     }
@@ -554,7 +555,7 @@ pub trait Storage: Send + Sync {
     /// the same names; the rest may be gone.
     fn remove_tree<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>>;
 
-    /// How much fits where `path` is, which exists.
+    /// The space where `path` is, which exists.
     fn space<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Space>>;
 
     /// Begins an upload of a file that shall be at `path`. Everything that can be refused before the bytes

@@ -65,7 +65,7 @@ pub trait Target: Send + Sync + 'static {
     /// Reads at `offset` what was written. 0 is the end.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// True if a later copy will believe what is recorded here. Where it does not, recording does nothing.
+    /// True if records count for a later copy. Where they do not, recording does nothing.
     fn is_recorded(&self) -> bool;
 
     /// Appends to the journal.
@@ -119,7 +119,7 @@ pub trait Targets: Send + Sync {
 pub struct TargetOptions {
     /// The length that the file will have, where that is known.
     pub expected_bytes: Option<u64>,
-    /// Where the key of its journal is. Without one nothing of an earlier copy is believed, and nothing is recorded.
+    /// Where the key of its journal is. Without one no record of an earlier copy counts, and nothing is recorded.
     pub keys: JournalKeys,
     /// Makes directories that are missing.
     pub parents: bool,

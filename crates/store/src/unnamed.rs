@@ -30,7 +30,7 @@ use crate::links;
 use crate::path_target::beside;
 use crate::posix::turns_of;
 
-/// A directory that is open, so that nobody looks at the way there again.
+/// A directory that is open, so that the way there is not looked at again.
 #[derive(Debug)]
 pub struct Directory {
     fd: OwnedFd,
@@ -73,12 +73,12 @@ impl Directory {
         &self.turns
     }
 
-    /// Whether bytes of its files go to a device, for which a write or a sync may have to wait.
+    /// True if bytes of its files go to a device, for which a write or a sync may have to wait.
     pub fn has_device(&self) -> bool {
         !self.is_memory
     }
 
-    /// Whether something of this name is there, a link that leads nowhere included.
+    /// True if something of this name is there, a link that leads nowhere included.
     pub fn has(&self, name: &OsStr) -> io::Result<bool> {
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -87,7 +87,7 @@ impl Directory {
         }
     }
 
-    /// Whether a copy to this name was begun that can be continued, or is running.
+    /// True if a copy to this name was begun that can be continued, or is running.
     pub fn has_unfinished(&self, name: &OsStr) -> io::Result<bool> {
         match beside(Path::new(name)) {
             Ok((_, journal)) => self.has(journal.as_os_str()),
@@ -126,7 +126,7 @@ impl UnnamedFile {
         &self.directory
     }
 
-    /// Whether its bytes go to a device, for which a write or a sync may have to wait.
+    /// True if its bytes go to a device, for which a write or a sync may have to wait.
     pub fn has_device(&self) -> bool {
         !self.directory.is_memory
     }
@@ -145,7 +145,7 @@ impl UnnamedFile {
 
     /// Gives it its name; an error of kind `AlreadyExists` when that is taken.
     fn link(&self) -> io::Result<()> {
-        // Without a detour through /proc, where the kernel lets us.
+        // Without a detour through /proc, where the kernel allows it.
         match linkat(&self.file, "", &self.directory.fd, &self.name, AtFlags::EMPTY_PATH) {
             Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
                 let here = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());

@@ -15,7 +15,7 @@ use crate::storage::{BoxFuture, Committed, Metadata};
 use gridlane_core::{Checksum, limits};
 use gridlane_share::{Turns, turns};
 
-/// What has to be at a path, and what is to be there, when a file is opened to be changed.
+/// The condition at a path for opening a file to be changed, and the file that opening leaves there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// A file, whose bytes stay.
@@ -26,7 +26,7 @@ pub enum Disposition {
     Replace,
 }
 
-/// From when on others see a file that is opened to be changed.
+/// The moment from which on a file that is opened to be changed is visible to other clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
     /// From the beginning. A file that is there is changed in place, for all to see, whatever becomes of the
@@ -37,14 +37,14 @@ pub enum Visibility {
     WhenClosed,
 }
 
-/// How a file is opened to be changed.
+/// The options of opening a file to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// What has to be there.
+    /// The condition at the path.
     pub disposition: Disposition,
-    /// From when on it is seen.
+    /// The moment from which on it is visible.
     pub visibility: Visibility,
-    /// Whether the directories that lead to a file that is made are made as well. They stay if it is given up.
+    /// The directories that lead to a file that is made are made as well. They stay if it is given up.
     pub parents: bool,
     /// Permission bits of a file that is made, without those that the operator's umask takes; its owner may
     /// always read and write it, and of bits beyond `0o777` it gets none. `None`: as an upload's.
@@ -73,7 +73,7 @@ impl WriteOptions {
         }
     }
 
-    /// Whether there are directories to be made.
+    /// True if there are directories to be made.
     pub(crate) fn makes_parents(&self) -> bool {
         self.parents && self.disposition != Disposition::Existing
     }
@@ -90,8 +90,8 @@ pub trait WritableFile: Send + Sync {
         turns::undivided()
     }
 
-    /// As of now, and as far as that can be told at once. Of a file that nobody sees yet: what it will be, but for the times and
-    /// the tag.
+    /// The present metadata, as far as that can be told at once. Of a file that is not visible yet: those that it will
+    /// have, but for the times and the tag.
     fn metadata(&self) -> StoreResult<Metadata>;
 
     /// The same, waiting for the device where that has to be asked.
@@ -102,13 +102,13 @@ pub trait WritableFile: Send + Sync {
         None
     }
 
-    /// Whether it can be found under a name: not before it is visible, and not after it was removed or replaced.
+    /// True if it can be found under a name: not before it is visible, and not after it was removed or replaced.
     fn has_name(&self) -> bool;
 
-    /// As [`Object::read_at_nowait`](crate::Object::read_at_nowait).
+    /// The same as [`Object::read_at_nowait`](crate::Object::read_at_nowait).
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
-    /// As [`Object::read_at`](crate::Object::read_at).
+    /// The same as [`Object::read_at`](crate::Object::read_at).
     fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>>;
 
     /// Writes all of `bytes` at `offset`, waiting as long as it takes. Behind the end, the gap reads as zeros.
@@ -138,21 +138,21 @@ pub trait WritableFile: Send + Sync {
     /// Brings what was written to the device, if durability promises anything.
     fn sync(&self) -> BoxFuture<'_, StoreResult<()>>;
 
-    /// Ends it, once, after the writes that are running: brings to the device what durability asks for, makes
-    /// visible what was not, and keeps the checksums of the `whole`. They are forgotten when the file has another length, and when
-    /// somebody else changed it since it was opened. From now on every change, and another `close`, is
-    /// refused: [`Closed`](StoreError::Closed). If it fails, what was not visible is gone.
+    /// Ends it, once, after the writes that are running: brings to the device what durability asks for, makes visible
+    /// what was not, and keeps the checksums of the `whole`. They are forgotten when the file has another length, and
+    /// when another handle changed it since it was opened. From now on every change, and another `close`, is refused:
+    /// [`Closed`](StoreError::Closed). If it fails, what was not visible is gone.
     fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>>;
 
-    /// Lets go of it: when this is done, what was not visible is gone, unless others have it still. The same happens, a little
-    /// later, when it is dropped.
+    /// Lets go of it: when this is done, what was not visible is gone, unless another handle is still open. The same
+    /// happens, a little later, when it is dropped.
     fn discard(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What was written, as whoever wrote all of it knows it.
+/// The size and checksums of the written bytes, as a caller that has written all of them knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// How many bytes these are.
+    /// Number of bytes.
     pub size_bytes: u64,
     /// Of all of them.
     pub checksums: Vec<Checksum>,
@@ -168,7 +168,7 @@ impl Whole {
     }
 }
 
-/// Opens a file that is there by `Existing`, or makes it by `New`, whatever others do meanwhile.
+/// Opens a file that is there by `Existing`, or makes it by `New`, whatever other clients do meanwhile.
 pub(crate) fn existing_or_new<T>(mut open: impl FnMut(Disposition) -> StoreResult<T>) -> StoreResult<T> {
     for _ in 0..limits::OPEN_RACES_MAX {
         match open(Disposition::Existing) {
@@ -184,7 +184,7 @@ pub(crate) fn existing_or_new<T>(mut open: impl FnMut(Disposition) -> StoreResul
     Err(StoreError::NotAFile)
 }
 
-/// How long a write of `len` bytes at `offset` makes a file at least. One of nothing makes it no longer, wherever
+/// The least length of a file after a write of `len` bytes at `offset`. A write of nothing makes it no longer, wherever
 /// it is.
 pub(crate) fn end_of(offset: u64, len: usize) -> StoreResult<u64> {
     match offset.checked_add(len as u64) {
@@ -204,7 +204,7 @@ pub(crate) fn len_of(parts: &[IoSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).fold(0, usize::saturating_add)
 }
 
-/// Whether there can be a user's attribute of this name. Those of the wire end with a NUL and are never empty.
+/// True if a user's attribute can have this name. Those of the wire end with a NUL and are never empty.
 pub(crate) fn check_attribute_name(name: &[u8]) -> StoreResult<()> {
     match name.len() {
         0 => Err(StoreError::Unsupported),

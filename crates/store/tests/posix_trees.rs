@@ -252,7 +252,7 @@ fn of_those_who_expect_the_same_state_one_wins() {
     });
     assert!(wins > 0);
     assert_eq!(fs::read_to_string(export.at("counter")).unwrap(), wins.to_string());
-    // Of those who move one file, one finds it.
+    // Of the threads that move one file, one finds it.
     let tag = storage.stat(&path("counter")).unwrap().tag;
     let moved: usize = std::thread::scope(|scope| {
         let movers: Vec<_> = (0..8)

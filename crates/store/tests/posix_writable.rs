@@ -202,7 +202,7 @@ fn modes_are_what_client_and_operator_leave() {
             fs::remove_file(export.at("f")).unwrap();
         }
     }
-    // Bits that somebody set here: a directory keeps those that are of use to others, a file none.
+    // Bits that a user set here: a directory keeps those that are of use to others, a file none.
     fs::create_dir(export.at("sub")).unwrap();
     fs::write(export.at("f"), b"").unwrap();
     for at in ["sub", "f"] {

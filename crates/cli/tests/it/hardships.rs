@@ -277,7 +277,7 @@ fn what_somebody_else_put_into_a_directory_like_tmp_is_not_written_through() {
     for target in [&link, &way, &way.join("victim"), &way.join("new")] {
         let mut command = cp(&source, target);
         command.arg("--force");
-        run(command).fails(4, "local", false, &["belongs to somebody else"]);
+        run(command).fails(4, "local", false, &["belongs to another user"]);
     }
     assert_ne!(run(cp_r(format!("{}/", scratch.join("tree").display()), &way)).code, Some(0));
     assert_eq!(fs::read(&victim).unwrap(), b"precious");

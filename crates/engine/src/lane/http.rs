@@ -17,15 +17,15 @@ use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinHandle;
 
-use super::question::{self, Asking};
+use super::digest_request::{self, DigestRequest};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::digests;
 use crate::notice::Notice;
 use crate::source::Identity;
 
-/// How often the kernel is asked for the round trip while bytes come: some times in each round trip in which
-/// another connection could matter.
+/// Time between two looks at the kernel's round trip while bytes come: some in each round trip that is long enough for
+/// another connection to matter.
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The answer that is being read.
@@ -36,7 +36,7 @@ struct Answer {
     end: Option<u64>,
 }
 
-/// What the head of an answer means.
+/// The meaning of an answer's head.
 enum Begun {
     /// Bytes follow.
     Bytes(Answer),
@@ -57,7 +57,7 @@ enum Next {
     Fresh,
 }
 
-/// What reading brought.
+/// The outcome of reading.
 enum Step {
     Head(Result<Response>),
     Body(Result<usize>),
@@ -66,7 +66,7 @@ enum Step {
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
     let mut fresh = false;
-    let mut asking = lane.asks.map(Asking::new);
+    let mut asking = lane.asks.map(DigestRequest::new);
     for _ in 0..=REDIRECTS_MAX {
         let outcome = connected(lane, commands, &mut asked, &mut tally, fresh, &mut asking).await;
         tally.tell(lane);
@@ -85,7 +85,7 @@ async fn connected(
     asked: &mut VecDeque<ByteRange>,
     tally: &mut Tally,
     fresh: bool,
-    asking: &mut Option<Asking>,
+    asking: &mut Option<DigestRequest>,
 ) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
     let failed = |error: Error| match error.kind() {
@@ -93,7 +93,7 @@ async fn connected(
         ErrorKind::Denied => End::Dead { error, forget: false },
         _ => End::Lost(Loss::Failed, Some(error)),
     };
-    asking.iter_mut().for_each(Asking::begin);
+    asking.iter_mut().for_each(DigestRequest::begin);
     let mut connect = connect(lane, &url, fresh);
     let connected = loop {
         tokio::select! {
@@ -149,7 +149,7 @@ async fn connected(
         if connection.closes() && connection.body_ended() {
             return Err(End::Lost(Loss::Ended, None));
         }
-        let is_asked = asking.as_ref().is_some_and(Asking::is_next);
+        let is_asked = asking.as_ref().is_some_and(DigestRequest::is_next);
         // Bytes wait for what the server says of the checksum.
         let is_awaited = !asked.is_empty()
             && asking.as_ref().is_some_and(|asking| is_asked || answers == 0 && !asking.is_sent());
@@ -192,8 +192,8 @@ async fn connected(
                     }
                 }
                 Some(Command::Close) | None => {
-                    if asked.is_empty() && asking.as_ref().is_some_and(Asking::is_next) {
-                        question::leave(connection);
+                    if asked.is_empty() && asking.as_ref().is_some_and(DigestRequest::is_next) {
+                        digest_request::leave(connection);
                     }
                     return Err(End::Lost(Loss::Closed, None));
                 }
@@ -204,7 +204,7 @@ async fn connected(
             }
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() || is_asked => step,
             () = &mut thinking, if is_awaited => {
-                // It may be reading all of a large file. Its checksum can be waited for elsewhere.
+                // The server may be reading all of a large file: its checksum is asked for on another connection.
                 lane.client.http.thought_long(&lane.source.url);
                 asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
@@ -218,7 +218,7 @@ async fn connected(
                     own.give_up(lane);
                     return Ok(Next::Elsewhere);
                 }
-                *asking = own.told(lane, &response);
+                *asking = own.answered_with_bytes(lane, &response);
                 if let Some(own) = asking
                     && own.send(&mut connection, &url, asked.len()).await.is_err()
                 {
@@ -248,7 +248,7 @@ async fn connected(
                     Begun::Overlong => return Ok(Next::Fresh),
                 };
                 if let Some(own) = asking.take_if(|asking| !asking.is_sent()) {
-                    *asking = own.told(lane, &response);
+                    *asking = own.answered_with_bytes(lane, &response);
                     if let Some(own) = asking
                         && own.send(&mut connection, &url, asked.len()).await.is_err()
                     {
@@ -260,7 +260,7 @@ async fn connected(
                 tell_round_trip(lane, &connection);
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
-                    if asking.as_mut().is_some_and(Asking::pass) {
+                    if asking.as_mut().is_some_and(DigestRequest::pass) {
                         thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
                     }
                 }
@@ -269,7 +269,7 @@ async fn connected(
                 return Ok(Next::Fresh);
             }
             Step::Head(Err(_)) if is_asked => {
-                // That a server does not like the question is no reason not to fetch from it.
+                // A server that refuses the digest request may still send the bytes.
                 asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
             }
@@ -303,7 +303,7 @@ async fn connected(
                 }
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
-                    if asking.as_mut().is_some_and(Asking::pass) {
+                    if asking.as_mut().is_some_and(DigestRequest::pass) {
                         thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
                     }
                 }
@@ -312,7 +312,7 @@ async fn connected(
     }
 }
 
-/// Connects in a task of its own. Whoever drops the handle lets it go on: what comes of it is there for the next copy.
+/// Connects in a task of its own, which goes on when the handle is dropped: the next copy finds the connection.
 fn connect(lane: &Lane, url: &Url, fresh: bool) -> JoinHandle<Result<Connected>> {
     let (client, origin, url) = (lane.client.http.clone(), lane.source.url.clone(), url.clone());
     let (notices, id) = (lane.notices.clone(), lane.id);
@@ -326,8 +326,8 @@ fn connect(lane: &Lane, url: &Url, fresh: bool) -> JoinHandle<Result<Connected>>
     })
 }
 
-/// What is asked for with a request for bytes: of a large file, nothing.
-fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<Asking>) -> Option<&'a Asking> {
+/// The digest request that goes with a request for bytes; `None` for a large file.
+fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<DigestRequest>) -> Option<&'a DigestRequest> {
     if lane.target.size_bytes().is_some_and(|size_bytes| size_bytes > SMALL_DOWNLOAD_BYTES_MAX) {
         let unasked = asking.take_if(|asking| !asking.is_sent());
         unasked.into_iter().for_each(|asking| asking.give_up(lane));
@@ -335,13 +335,13 @@ fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<Asking>) -> Option<&'
     asking.as_ref()
 }
 
-/// Asks for the checksum in front of bytes that may be behind the end of the file.
+/// Sends the digest request in front of one for bytes that may lie behind the end of the file.
 async fn probe(
     lane: &Lane,
     connection: &mut Connection,
     url: &Url,
     range: ByteRange,
-    asking: &mut Option<Asking>,
+    asking: &mut Option<DigestRequest>,
 ) -> Result<()> {
     let is_known = lane.source.size_bytes().is_some() || lane.target.size_bytes().is_some();
     match asking.as_mut().filter(|asking| range.start() > 0 && !is_known && !asking.is_sent()) {
@@ -364,7 +364,7 @@ async fn probed(
             listen(lane, head).await;
         }
         416 => {}
-        // What is wrong is found out by those who ask for bytes; a whole file is not read here.
+        // Errors are found by requests for bytes; a whole file is not read here.
         _ => return Ok(false),
     }
     Ok(connection.drain(ERROR_BODY_BYTES_MAX).await.is_ok() && !connection.closes())
@@ -382,7 +382,7 @@ async fn send(
     connection: &mut Connection,
     url: &gridlane_core::Url,
     range: ByteRange,
-    asks: Option<&Asking>,
+    asks: Option<&DigestRequest>,
 ) -> Result<()> {
     let mut request = Request::new("GET", url);
     if let Some(asking) = asks {
@@ -426,7 +426,7 @@ async fn begin(
     if head.status.is_success()
         && let Some(coding) = head.content_coding()
     {
-        return Err(protocol(format!("it sends the file encoded as {coding:?}, which nobody asked for")));
+        return Err(protocol(format!("it sends the file encoded as {coding:?}, which was not asked for")));
     }
     if head.status.is_success()
         && lane.source.identity().is_none()
@@ -505,7 +505,7 @@ async fn begin(
     }
 }
 
-/// Hears which checksums an answer with bytes states that nobody asked for.
+/// Passes on the checksums that an answer with bytes states without a request for them.
 async fn listen(lane: &Lane, head: &ResponseHead) {
     let Some(asked) = lane.listens else { return };
     let is_all = |range: ContentRange| range.size == Some(range.range.len());
@@ -548,7 +548,7 @@ async fn take(
     }
     if lane.target.size_bytes().is_some_and(|size_bytes| answer.at + count > size_bytes) {
         if lane.source.size_bytes().is_some_and(|own| answer.at + count <= own) {
-            // It said so: whose size is right is for the run to say, and nothing against this source.
+            // The source stated this size: the run decides which size is right, and the source is not at fault.
             return Err(End::Lost(Loss::Closed, None));
         }
         return Err(protocol("it sent more bytes than the file has"));
@@ -592,7 +592,7 @@ fn finish(
     Ok(())
 }
 
-/// The peer does not keep to the protocol: what it sent is not to be believed either.
+/// The peer does not keep to the protocol: the bytes that it sent do not count either.
 fn dead(lane: &Lane, error: Error) -> End {
     End::Dead { error: error.endpoint(&lane.source.url), forget: true }
 }

@@ -3,9 +3,9 @@
 //! A lane does what the plan tells it and tells the copy what happened, nothing else: it neither
 //! retries nor decides. It is never aborted while it writes, so what it claimed it also commits.
 
+mod digest_request;
 mod file;
 mod http;
-mod question;
 mod root;
 mod tally;
 #[cfg(test)]
@@ -33,12 +33,12 @@ use crate::pace::Pace;
 use crate::source::Source;
 use crate::target::Target;
 
-/// What a lane is told.
+/// A command of the run to a lane.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Ask for these bytes, behind what was asked for before.
     Request(ByteRange),
-    /// Ask for the checksum now, if the lane is to ask at all and has nothing else to ask for.
+    /// Send the digest request now, if the lane has one and no requests for bytes.
     Ask,
     /// Drop the connection.
     Close,
@@ -55,18 +55,18 @@ pub(crate) struct Lane {
     pub(crate) client: Client,
     pub(crate) pace: Arc<Pace>,
     /// It asks for the checksum too: with its first request, or when it is told to.
-    pub(crate) asks: Option<Asks>,
+    pub(crate) asks: Option<DigestQuery>,
     /// The kind of checksum that sources are asked for, if what they state of others without having been asked is of
     /// interest.
     pub(crate) listens: Option<ChecksumKind>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
 }
 
-/// What a lane asks for beside bytes, where that spares a request.
+/// The request for a checksum and for links that a lane makes along with those for bytes, where that spares a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asks {
+pub(crate) struct DigestQuery {
     pub(crate) kind: ChecksumKind,
-    /// Whether other replicas that the server names are of interest.
+    /// Other replicas that the server names are of interest.
     pub(crate) follow_links: bool,
 }
 
@@ -94,7 +94,7 @@ impl Drop for LaneThread {
     }
 }
 
-/// Whether no lane may have a thread of its own.
+/// No lane may have a thread of its own.
 static THREADS_ARE_FEW: AtomicBool = AtomicBool::new(false);
 
 /// Lets no lane have a thread of its own from now on: for a process that may have few, of which one that a lane keeps would be
@@ -103,7 +103,7 @@ pub fn threads_are_few() {
     THREADS_ARE_FEW.store(true, Relaxed);
 }
 
-/// How many lanes a near source may have here: more than one where the runtime leaves a processor to others.
+/// The most lanes that a near source may have here: more than one where the runtime leaves a processor to others.
 pub(crate) fn lanes_near() -> usize {
     if THREADS_ARE_FEW.load(Relaxed) {
         return 1;
@@ -121,7 +121,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Whether it has a thread of its own.
+    /// True if it has a thread of its own.
     pub(crate) fn has_thread(&self) -> bool {
         self.thread.is_some()
     }
@@ -162,11 +162,11 @@ impl Drop for Running {
     }
 }
 
-/// How a lane ends.
+/// The end of a lane.
 enum End {
-    /// As the plan understands it.
+    /// The loss of its connection, in the plan's terms.
     Lost(Loss, Option<Error>),
-    /// The source is of no use any more; `forget` when its bytes are not to be believed.
+    /// The source is of no use any more; `forget` when the bytes that it sent do not count.
     Dead { error: Error, forget: bool },
     /// This machine failed.
     Local(Error),
@@ -225,13 +225,13 @@ impl Lane {
         self.tell(Notice::RoundTrip { lane: self.id, round_trip, loaded, out_of_order });
     }
 
-    /// The copy may be over: then nobody listens, and that is fine.
+    /// The copy may be over, with its receiver: the notice is then of no use.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
     }
 }
 
-/// Tells that a lane is gone when its task ends in a way nobody foresaw.
+/// Tells that a lane is gone when its task ends without a notice of its own, as by a panic.
 struct Farewell {
     notices: mpsc::UnboundedSender<Notice>,
     lane: LaneId,

@@ -1,4 +1,4 @@
-//! Bytes that a lane has written and not told of yet.
+//! Counting of the bytes that a lane has written and not reported yet.
 //!
 //! Telling wakes the run's task, often on another core. A peer that sends a record at a time would make
 //! that happen sixty thousand times per gigabyte; so bytes are told of together, at the latest after two
@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::Lane;
 use crate::notice::Notice;
 
-/// Told at once when there are so many.
+/// So many bytes are reported at once.
 const BYTES_MAX: u64 = 1024 * 1024;
-/// How late the run may learn of bytes.
+/// The latest that the run learns of bytes, from when they were written.
 pub(super) const DELAY_MAX: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Tally {
         }
     }
 
-    /// Whether everything has been told.
+    /// True if all bytes have been told of.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

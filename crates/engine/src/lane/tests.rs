@@ -23,7 +23,7 @@ use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
 use crate::target::{Sink, Target};
-use crate::{CopySpec, Event, Observer, Options, Place, copy};
+use crate::{CopySpec, Event, Observer, OpenTarget, Options, copy};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -86,10 +86,10 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     let far_url = Url::parse_absolute("http://far.example/f").unwrap();
     let copy_of = |sources: Vec<Url>, name: &str| {
         let (target, found) = PathTarget::open(&dir.path().join(name), &Default::default()).unwrap();
-        let place = Place { target: Arc::new(target), found, completion: Expectation::Absent.into() };
+        let opened = OpenTarget { target: Arc::new(target), found, completion: Expectation::Absent.into() };
         // It is waited for, for as long as patience lasts, because it might say another checksum.
         let options = Options { patience: Duration::from_millis(200), ..Options::default() };
-        let spec = CopySpec { sources, target: place.into(), options };
+        let spec = CopySpec { sources, target: opened.into(), options };
         let client = client.clone();
         async move { copy(spec, client, &mut Nobody, std::future::pending()).await }
     };

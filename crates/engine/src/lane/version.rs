@@ -1,4 +1,4 @@
-//! Which version of the file a source has: compared with what the source said of it before.
+//! The version of the file that a source has, compared with its earlier statements.
 
 use gridlane_core::{Error, ErrorKind, Fault, Scheme};
 
@@ -28,26 +28,26 @@ impl Lane {
         }
     }
 
-    /// The source has another version than at first: what it sent is not to be believed either.
+    /// The source has another version than at first: the bytes that it sent do not count either.
     pub(super) fn changed(&self, what: &str) -> End {
         // A writer on this machine is at work now; a peer may have answered from two servers, of which one is behind.
         let is_local = self.source.url.scheme() == Scheme::File;
         let error =
             Error::new(ErrorKind::Precondition, format!("the file changed while it was copied: {what}"))
                 .fault(if is_local { Fault::Local } else { Fault::Peer })
-                .hint("copy it again when nobody writes it")
+                .hint("copy it again when no program writes to it")
                 .retryable(!is_local)
                 .endpoint(&self.source.url);
         End::Dead { error, forget: true }
     }
 }
 
-/// In which of the things that both tell they differ.
+/// The first property in which the two differ.
 pub(super) fn difference(before: &Identity, now: &Identity) -> String {
     match (before.size_bytes, now.size_bytes) {
         (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
-        _ if now.validator.is_none() => "the server no longer says which version it has".to_owned(),
-        _ if before.validator.is_none() => "the server did not say before which version it has".to_owned(),
-        _ => "its version is another one".to_owned(),
+        _ if now.validator.is_none() => "the server no longer states its version".to_owned(),
+        _ if before.validator.is_none() => "the server did not state its version before".to_owned(),
+        _ => "it is another version".to_owned(),
     }
 }

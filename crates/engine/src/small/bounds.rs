@@ -1,4 +1,4 @@
-//! How much small files may have of what there is little of: descriptors above all.
+//! The bounds of small files in scarce resources: descriptors above all.
 
 use std::time::Duration;
 

@@ -61,17 +61,17 @@ pub(super) fn start(
     true
 }
 
-/// How many fetchers a path with this round trip needs.
+/// The number of fetchers that a path with this round trip needs.
 pub(super) fn fetchers_for(round_trip: Duration, bounds: &Bounds) -> usize {
     let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
     usize::try_from(FETCHERS_MIN + more).unwrap_or(usize::MAX).min(bounds.fetchers_max)
 }
 
-/// However a fetcher ends, it is one less, and what it had asked for is not lost.
+/// The end of a fetcher, for whatever reason: it is counted off, and the files that it had asked for are not lost.
 struct Farewell {
     shared: Arc<Shared>,
     origin: Arc<Origin>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Requested>,
 }
 
 impl Drop for Farewell {
@@ -80,19 +80,19 @@ impl Drop for Farewell {
         self.shared.end_all(files, || SmallEnd::Returned);
         let is_last = self.origin.fetchers.fetch_sub(1, Relaxed) == 1;
         if is_last {
-            // Nobody else would take them; and a file may have come since this one looked.
+            // No other fetcher would take them; and a file may have come since this one looked.
             self.shared.end_all(self.origin.queue().drain(..), || SmallEnd::Returned);
         }
     }
 }
 
 /// A file that was asked for.
-struct Asked {
+struct Requested {
     file: SmallFile,
     at: Instant,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 enum End {
     /// There is nothing to do.
     Idle,
@@ -102,15 +102,15 @@ enum End {
     Large,
     /// It broke in or before the answer to the oldest request.
     Lost,
-    /// There is none.
+    /// No connection could be made.
     Unreachable,
     /// Its server is of no use for this.
     Unfit,
-    /// All of it was stopped.
+    /// The caller stopped everything.
     Stopped,
 }
 
-/// What an answer is.
+/// The meaning of an answer.
 enum Answer {
     /// The file, and the checksum that was compared with what the server says.
     Good { landed: Landed, verified: Option<Checksum> },
@@ -118,7 +118,7 @@ enum Answer {
     Odd,
 }
 
-/// What the head of an answer that is just the file says of its checksum.
+/// The checksums that the head of an answer states when the answer is just the file.
 struct Said {
     /// Of the kind that was asked for.
     asked: Option<Checksum>,
@@ -147,7 +147,7 @@ async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver
         let end = tokio::select! {
             biased;
             end = fetcher.connected() => end,
-            // An error: whoever could stop it is gone.
+            // An error: the sender of the stop is gone.
             _ = stop.wait_for(|stop| *stop) => End::Stopped,
         };
         let (answers, was_fresh) = (fetcher.answers, fetcher.fresh);
@@ -217,7 +217,7 @@ impl Origin {
         if broken >= BROKEN_MAX {
             self.is_one_by_one.store(true, Relaxed);
         }
-        // It closes after nearly every answer: connections are most of the cost, whoever makes them.
+        // It closes after nearly every answer: connections are most of the cost, wherever they are made.
         if broken >= 2 * BROKEN_MAX {
             self.is_unfit.store(true, Relaxed);
         }
@@ -227,9 +227,9 @@ impl Origin {
 struct Fetcher<'a> {
     shared: &'a Arc<Shared>,
     origin: &'a Arc<Origin>,
-    asked: &'a mut VecDeque<Asked>,
+    asked: &'a mut VecDeque<Requested>,
     groups: &'a mut Groups,
-    /// Whether the connection was made for this.
+    /// The connection was made for this file.
     fresh: bool,
     answers: u32,
     sent: u32,
@@ -246,7 +246,7 @@ impl Fetcher<'_> {
         // A connection is made for a file and not in advance.
         let Some(first) = self.next_file().await else { return End::Idle };
         let url = first.url.clone();
-        self.asked.push_back(Asked { file: first, at: Instant::now() });
+        self.asked.push_back(Requested { file: first, at: Instant::now() });
         let connected = self.shared.client.http.connect(&url, &url, Purpose::Lane, self.fresh).await;
         let Ok(Connected { mut connection, .. }) = connected else { return End::Unreachable };
         self.fresh = !connection.is_reused();
@@ -281,7 +281,8 @@ impl Fetcher<'_> {
         }
     }
 
-    /// What it is that a connection broke. One that was idle, or that has nothing to answer, may be closed at any time.
+    /// The end that a broken connection means. One that was idle, or that has nothing to answer, may be closed at any
+    /// time.
     fn lost(&self, connection: &Connection) -> End {
         let was_idle = self.answers == 0 && connection.is_reused();
         if was_idle || connection.is_between_answers() && self.sent == self.answers + 1 && self.answers > 0 {
@@ -313,8 +314,8 @@ impl Fetcher<'_> {
         }
         let (at, count, asked) = (Instant::now(), files.len(), self.asked.len());
         self.sent = self.sent.saturating_add(count as u32);
-        // Whoever drops this future finds them here.
-        self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
+        // They are found here when this future is dropped.
+        self.asked.extend(files.into_iter().map(|file| Requested { file, at }));
         let files = || self.asked.iter().skip(asked).map(|asked| &asked.file);
         let client = &self.shared.client.http;
         let wants = files().next().is_some_and(|file| !client.is_silent(&file.url));
@@ -369,13 +370,13 @@ impl Fetcher<'_> {
     /// Reads the oldest answer. `Err`: the connection is over; what is left of `asked` was not answered.
     async fn answer(&mut self, connection: &mut Connection) -> std::result::Result<(), End> {
         let response = self.head(connection).await?;
-        let Some(Asked { file, at }) = self.asked.front() else { return Err(End::Lost) };
+        let Some(Requested { file, at }) = self.asked.front() else { return Err(End::Lost) };
         let (url, at) = (file.url.clone(), *at);
         let told = self.judge(&response, file);
         let answer = match told {
             None if self.is_large(&response) => {
                 self.origin.large.fetch_add(1, Relaxed);
-                // Nobody reads it here, and what is behind it is asked for elsewhere.
+                // The body is not read, and the answers behind it are asked for on another connection.
                 self.return_first();
                 return Err(End::Large);
             }
@@ -409,7 +410,7 @@ impl Fetcher<'_> {
                     self.proven(connection);
                 }
                 self.rate.add(landed.size_bytes, self.round_trip);
-                if let Some(Asked { file, .. }) = self.asked.pop_front() {
+                if let Some(Requested { file, .. }) = self.asked.pop_front() {
                     self.groups.add(file, landed, verified, at.elapsed(), self.round_trip).await;
                 }
             }
@@ -440,7 +441,8 @@ impl Fetcher<'_> {
         }
     }
 
-    /// The server owes answers and sends nothing: they are fetched by those who bear more.
+    /// The end of a connection whose server owes answers and sends nothing: the copies with more patience fetch the
+    /// files.
     fn silent(&mut self) -> End {
         while !self.asked.is_empty() {
             self.return_first();
@@ -453,7 +455,7 @@ impl Fetcher<'_> {
         self.shared.end_all(first.into_iter(), || SmallEnd::Returned);
     }
 
-    /// Whether a head announces just the file. `Some`: yes, and this is what it says of its checksum.
+    /// The checksums that a head states if it announces just the file; else `None`.
     fn judge(&self, response: &Response, file: &SmallFile) -> Option<Said> {
         let head = &response.head;
         let length = head.content_length().ok().flatten();
@@ -468,7 +470,7 @@ impl Fetcher<'_> {
         is_plain.then(|| self.said(head))
     }
 
-    /// Whether it is a file that was not expected to be that large.
+    /// True if the file is larger than was expected.
     fn is_large(&self, response: &Response) -> bool {
         let length = response.head.content_length().ok().flatten().unwrap_or(0);
         response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
@@ -555,12 +557,12 @@ impl Fetcher<'_> {
     }
 }
 
-/// How fast answers come.
+/// The rate of answers.
 struct Rate {
     begun: Instant,
     bytes: u64,
     bytes_per_s: f64,
-    /// What the last files had, later ones with more weight.
+    /// The mean size of the last files, later ones with more weight.
     mean_bytes: f64,
 }
 
@@ -586,7 +588,7 @@ impl Rate {
         }
     }
 
-    /// What a file is likely to have.
+    /// The size that a file is likely to have.
     fn expects(&self, file: &SmallFile) -> u64 {
         file.size_bytes.unwrap_or(self.mean_bytes as u64)
     }

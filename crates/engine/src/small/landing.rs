@@ -29,7 +29,7 @@ pub(super) struct Landing {
     at: u64,
 }
 
-/// Leave to have a file open, of which there are so many.
+/// A permit to have a file open; their number is limited.
 pub(super) type Leave = OwnedSemaphorePermit;
 
 impl Landing {
@@ -82,8 +82,8 @@ pub(super) struct Landed {
     pub(super) size_bytes: u64,
 }
 
-/// What is told of a file when it is visible.
-struct Told {
+/// The data for the end of a file that is complete; it is reported when the file is visible.
+struct PendingEnd {
     id: u64,
     checksum: Option<Checksum>,
     unstated: Option<ChecksumKind>,
@@ -102,7 +102,7 @@ pub(super) struct Groups {
     files: Vec<UnnamedFile>,
     /// For each of `files`.
     leaves: Vec<Leave>,
-    told: Vec<Told>,
+    told: Vec<PendingEnd>,
     bytes: u64,
     begun: Instant,
     syncing: JoinSet<()>,
@@ -118,8 +118,8 @@ impl Groups {
         self.files.is_empty()
     }
 
-    /// Waits for leave to open another file; `None` is never seen. Whoever waits has none that is complete and open, so that
-    /// no two wait for each other.
+    /// Waits for a permit to open another file; `None` never happens. A fetcher that waits has no complete file open,
+    /// so that no two wait for each other.
     pub(super) async fn leave_to_open(&mut self) -> Option<Leave> {
         let leaves = self.shared.leaves.clone();
         if let Ok(leave) = leaves.clone().try_acquire_owned() {
@@ -153,9 +153,9 @@ impl Groups {
         let is_verified = verified.is_some();
         let checksum = verified.or_else(|| checksums.into_iter().next());
         let (id, url) = (file.id, file.url.to_string());
-        // Whoever hears that the file is there may count on its directory not being held for it.
+        // The directory is not held any more when the end of its file is told.
         drop(file);
-        self.told.push(Told {
+        self.told.push(PendingEnd {
             id,
             checksum,
             unstated,
@@ -218,7 +218,7 @@ impl Groups {
     }
 }
 
-impl Told {
+impl PendingEnd {
     fn end(self) -> SmallEnd {
         let seconds = self.took.as_secs_f64();
         let source = SourceReport {

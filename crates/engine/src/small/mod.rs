@@ -6,7 +6,7 @@
 //! place for errors, retries, redirects and doubts, and here there is only the case that nearly every file is.
 //!
 //! ```text
-//!  push ──▶ origin: queue ──▶ fetcher: GET GET GET ▶            ends ──▶ whoever pushed
+//!  push ──▶ origin: queue ──▶ fetcher: GET GET GET ▶            ends ──▶ caller
 //!                     └─────▶ fetcher:   ◀ 200, bytes ──▶ unnamed file ──▶ group: sync, link, sync directories
 //! ```
 //!
@@ -53,7 +53,7 @@ pub use gridlane_store::unnamed::Directory;
 /// A file to fetch.
 #[derive(Debug)]
 pub struct SmallFile {
-    /// What the caller knows it by.
+    /// The caller's number for it.
     pub id: u64,
     /// Its only source.
     pub url: Url,
@@ -61,18 +61,18 @@ pub struct SmallFile {
     pub size_bytes: Option<u64>,
     /// Where it goes.
     pub directory: Arc<Directory>,
-    /// What it is called there; nothing of that name is there.
+    /// Its name there; nothing of that name is there.
     pub name: OsString,
     /// When it was last changed, if the copy is to have that time.
     pub modified: Option<SystemTime>,
 }
 
-/// What became of a file.
+/// The end of a file.
 #[derive(Debug)]
 pub enum SmallEnd {
     /// It is at its target, durable and under its name.
     Copied {
-        /// How it went.
+        /// The report of its copy.
         report: Box<Report>,
         /// Why it does not have the time it was to have.
         time_lost: Option<Error>,
@@ -96,18 +96,18 @@ pub struct SmallFiles {
     under_way: usize,
 }
 
-/// So many large files of unknown size prove nothing yet.
+/// Fewer large files of unknown size than this prove nothing about the others.
 const LARGE_MIN: u32 = 3;
-/// Each of them costs a connection. One among so many is borne.
+/// Each large file of unknown size costs a connection. One among so many files is accepted.
 const LARGE_SHARE: u32 = 16;
 
-/// What all fetchers know.
+/// The data that all fetchers share.
 struct Shared {
     client: Client,
     kind: ChecksumKind,
     /// The caller asked for this kind of checksum.
     is_kind_asked: bool,
-    /// A file that cannot be compared is for others to fail with.
+    /// A file that cannot be compared is returned: the ordinary copy reports the failure.
     require_verified: bool,
     ends: mpsc::UnboundedSender<SmallEnds>,
     bounds: Bounds,
@@ -115,7 +115,7 @@ struct Shared {
     leaves: Arc<Semaphore>,
 }
 
-/// Scheme, host, port, and whether its URLs say who asks: connections are as good as each other that agree in these.
+/// Scheme, host, port, and true if its URLs have credentials: connections that agree in these are interchangeable.
 type OriginKey = (Scheme, String, u16, bool);
 
 /// One server.
@@ -130,9 +130,9 @@ struct Origin {
     fetchers_wanted: AtomicUsize,
     /// It has given a proper answer and kept the connection.
     is_proven: AtomicBool,
-    /// It is given one request at a time: with more it broke connections.
+    /// It gets one request at a time: with more it broke connections.
     is_one_by_one: AtomicBool,
-    /// Nothing more is asked here.
+    /// No more requests go to this origin.
     is_unfit: AtomicBool,
     /// Connections that were lost with several requests under way and few answers, since the last that were not.
     broken: AtomicU32,
@@ -172,8 +172,8 @@ impl SmallFiles {
         Some(SmallFiles { shared, ends, stop, origins, under_way: 0 })
     }
 
-    /// Whether a file of this size from there is one for [`SmallFiles::push`]. One of unknown size is, as long as those of
-    /// this server mostly turn out to be small.
+    /// True if a file of this size from there is one for [`SmallFiles::push`]. One of unknown size is, as long as
+    /// those of this server mostly turn out to be small.
     pub fn takes(&self, url: &Url, size_bytes: Option<u64>) -> bool {
         url.scheme().is_http()
             && size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX)
@@ -186,12 +186,12 @@ impl SmallFiles {
             }
     }
 
-    /// Whether another file may be pushed before some have ended.
+    /// True if another file may be pushed before some have ended.
     pub fn has_room(&self) -> bool {
         self.under_way < SMALL_FILES_WAITING_MAX
     }
 
-    /// How many directories may be open for files that are pushed.
+    /// The most directories that may be open for files that are pushed.
     pub fn directories_max(&self) -> usize {
         self.shared.bounds.directories_open_max
     }
@@ -256,7 +256,7 @@ impl Drop for SmallFiles {
 impl Shared {
     fn end(&self, ends: SmallEnds) {
         if !ends.is_empty() {
-            // Nobody listens any more when everything was stopped.
+            // The receiver is gone when everything was stopped.
             let _ = self.ends.send(ends);
         }
     }
@@ -267,7 +267,7 @@ impl Shared {
 }
 
 impl Origin {
-    /// Whether so many of its files are large that asking for one of unknown size is likely to be in vain.
+    /// True if so many of its files are large that asking for one of unknown size is likely to be in vain.
     fn has_large(&self) -> bool {
         let (large, came) = (self.large.load(Relaxed), self.came.load(Relaxed));
         large >= LARGE_MIN && large > came / LARGE_SHARE

@@ -280,7 +280,7 @@ async fn a_server_that_closes_after_some_answers_gives_all() {
         });
         let dir = tempfile::tempdir().unwrap();
         let ended = fetch(&server, dir.path()).await;
-        // Who does not say that it closes may cost the file that it was asked for then.
+        // A server that does not say that it closes may cost the file that it was asked for then.
         let returned_max = if says_so { 0 } else { FILES / every };
         assert!(ended.returned.len() <= returned_max, "{every} {says_so}: {:?}", ended.returned);
     }

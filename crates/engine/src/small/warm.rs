@@ -1,4 +1,4 @@
-//! Connections that are made while it is still being found out which files there are.
+//! Connections that are made while the directories are still being listed.
 //!
 //! Over a long path a listing takes as long as connecting does, and every connection has a slow start of its own. So once the
 //! root of a tree is listed, connections are made while its directories are, and the first files find as many as the path needs.
@@ -16,7 +16,8 @@ use super::fetch::fetchers_for;
 use super::{Origin, Shared};
 
 /// Makes connections to the server of `url` and leaves them in the pool: one, and over a long path the others as soon as the
-/// first shows how long it is, with as many `others` besides. Who lists the directory finds out what is wrong where there is none.
+/// first shows how long it is, with as many `others` besides. Errors are ignored: the listing of the directory meets
+/// them again.
 pub(super) async fn run(
     shared: Arc<Shared>,
     origin: Arc<Origin>,
@@ -26,7 +27,7 @@ pub(super) async fn run(
 ) {
     tokio::select! {
         () = connect(&shared, &origin, &url, others) => {}
-        // An error: whoever could stop it is gone.
+        // An error: the sender of the stop is gone.
         _ = stop.wait_for(|stop| *stop) => {}
     }
 }
@@ -40,7 +41,7 @@ async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url, more: usize) 
         let _ = shared.client.http.connect_telling(url, url, Purpose::Lane, true, &reached).await;
     };
     let others = async {
-        // An error: nobody is reached.
+        // An error: no connection was made.
         let Ok(round_trip) = told.wait_for(|round_trip| !round_trip.is_zero()).await.map(|found| *found)
         else {
             return;

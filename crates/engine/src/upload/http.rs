@@ -1,9 +1,9 @@
 //! The upload by HTTP: one PUT of known length.
 //!
 //! A small file is held until all of it is there and right, and is sent with its checksum, which the server
-//! can compare before anybody sees the file. With others, `Expect: 100-continue` lets the server refuse
+//! can compare before the file is visible. With others, `Expect: 100-continue` lets the server refuse
 //! before the body travels (RFC 9110, 10.1.1). The last bytes are sent only when the whole object is known to
-//! be right, so a server that discards short uploads, as ours and nginx do, never shows wrong bytes.
+//! be right, so a server that discards short uploads, as gridlane and nginx do, never shows wrong bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,10 +18,10 @@ use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Hin
 use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 use gridlane_peer::patience::timeout;
 
-/// How long a server may think about `Expect` before the body is sent anyway.
+/// The time that a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
 
-/// What a server says to the head of a PUT.
+/// The server's answer to the head of a PUT.
 enum Invited {
     /// Send the body here.
     Now(Box<Connection>),
@@ -34,7 +34,7 @@ enum Invited {
 /// A PUT that is begun, written and finished.
 pub(crate) struct Upload {
     client: Client,
-    /// As it was given.
+    /// The URL that the caller gave.
     origin: Url,
     /// Where redirects led.
     url: Url,
@@ -43,9 +43,9 @@ pub(crate) struct Upload {
     modified_accepted: Arc<AtomicBool>,
     /// The kind of checksum that the server is told, and asked for.
     kind: ChecksumKind,
-    /// How long the server may take no byte.
+    /// The time in which the server may take no byte.
     stall_max: Duration,
-    /// How long the final answer may take: the server may sync a large file first.
+    /// The time that the final answer may take: the server may sync a large file first.
     answer_max: Duration,
     state: State,
 }
@@ -199,7 +199,7 @@ impl Upload {
         Err(error.endpoint(&self.url))
     }
 
-    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    /// Waits for the server's confirmation that the file is there, and for its checksum if it states one.
     pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
         let (mut connection, response) = match std::mem::replace(&mut self.state, State::Over) {
             State::Open(mut connection) => {

@@ -37,7 +37,7 @@ pub(crate) enum Upload {
 impl Upload {
     /// An upload to `url`, which replaces an existing file only when `overwrite` says so, and tells the
     /// server when the file was `modified`. The server is asked for a checksum of `kind`;
-    /// `patience` is how long its silence is borne, and `answer_max` how long that after the last byte of a PUT.
+    /// `patience` is the longest silence of the server, and `answer_max` the longest after the last byte of a PUT.
     pub(crate) fn new(
         client: &Client,
         url: Url,
@@ -92,7 +92,7 @@ impl Output for Upload {
         }
     }
 
-    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    /// Waits for the server's confirmation that the file is there, and for its checksum if it states one.
     fn finish<'a>(&'a mut self, _: &'a [Checksum]) -> Boxed<'a, Result<Option<Checksum>>> {
         match self {
             Upload::Http(upload) => Box::pin(upload.finish()),

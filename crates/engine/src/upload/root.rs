@@ -13,7 +13,7 @@
 //!
 //! XRootD keeps a file's checksum with the file for as long as its time of change is the same second. In the place of a
 //! file that was written in this second goes a new one, without the old one's checksum. Where that may not be, the
-//! server's word may be about the old one: the bytes are read back instead.
+//! server's answer may be about the old one: the bytes are read back instead.
 //!
 //! Servers keep such a file for some minutes when its writer has gone: an upload
 //! that is given up removes it.
@@ -38,7 +38,7 @@ use writing::Writing;
 const FILE_MODE: u16 = 0o644;
 /// Bytes of a file that are read back at a time.
 const READ_BYTES: u32 = 4 * 1024 * 1024;
-/// How long giving up may take.
+/// The time that giving up may take.
 const ABANDON_MAX: Duration = Duration::from_secs(5);
 
 /// A file that is opened, written and closed.
@@ -48,7 +48,7 @@ pub(crate) struct Upload {
     overwrite: bool,
     /// The kind of checksum that the server is asked for.
     kind: ChecksumKind,
-    /// How long silence is borne.
+    /// The longest silence of the server that the upload tolerates.
     patience: Duration,
     /// The second that the file was written in that this one replaces, if it may be this one's as well.
     replaced_s: Option<i64>,
@@ -126,30 +126,28 @@ impl Upload {
         Ok(Box::new(Writing::new(file, size_bytes)))
     }
 
-    /// What is there, if the server says.
+    /// The server's statement about the path, if it answers.
     async fn look(&self, url: &Url) -> Option<StatText> {
         let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
         let found = self.client.call(url, ask).await.ok()?;
         StatText::parse(&found.body).ok()
     }
 
-    /// Whether the directory is there that the file goes to.
+    /// True if the directory is there that the file goes to.
     async fn has_directory(&self) -> bool {
         let Ok(directory) = self.url.join("./") else { return false };
         self.look(&directory).await.is_some_and(|found| found.is_directory())
     }
 
-    /// What a refusal to open the file means.
+    /// The error that a refusal to open the file means.
     async fn refused(&self, error: Error, overwrite: bool) -> Error {
         if error.kind() == ErrorKind::NotFound {
             if self.has_directory().await {
                 let message = format!("the server cannot put a file there: {}", error.message());
-                // A manager that has nobody to send to.
+                // The manager has no server for the file.
                 return Error::new(ErrorKind::Network, message)
                     .fault(Fault::Peer)
-                    .hint(
-                        "the directory is there, but its servers may be full or down: ask whoever runs them",
-                    )
+                    .hint("the directory is there, but its servers may be full or down: ask their operator")
                     .endpoint(&self.url);
             }
             let directory = self.url.join("./").map_or_else(|_| String::new(), |url| format!(" {url}"));
@@ -166,7 +164,7 @@ impl Upload {
             Some(found) if found.is_directory() => return self.is_directory(),
             _ if overwrite => return error,
             Some(found) if found.flags.has(StatFlags::POSC_PENDING) => {
-                "somebody is writing the file, or has stopped and the server has not removed it yet"
+                "another client is writing the file, or has left an unfinished one that the server will remove"
             }
             _ => "the file exists",
         };
@@ -263,7 +261,7 @@ impl Upload {
         }
     }
 
-    /// The server's word for the checksum of what is `at` a URL now, if it has one.
+    /// The server's checksum of the file `at` a URL now, if it states one.
     async fn checksum(&self, at: &Url, max: Duration) -> Option<Checksum> {
         let mut client = self.client.clone();
         client.answer_max = max;
@@ -271,7 +269,7 @@ impl Upload {
         timeout(client.answer_max, client.checksum(at, self.kind)).await.ok()?.ok().flatten()
     }
 
-    /// Leaves nothing of a file that was begun and not finished, and an old one that still has its name.
+    /// Removes a file that was begun and not finished, but for an old one that still has its name.
     pub(crate) async fn abandon(&mut self) {
         let State::Open(writing) = std::mem::replace(&mut self.state, State::Over) else { return };
         let file = writing.file();
@@ -281,7 +279,7 @@ impl Upload {
             // with the connection, and only what is marked as waiting for its close (XRootD) is to be removed.
             let is_ours = |found: StatText| found.flags.has(StatFlags::POSC_PENDING);
             if !can_vanish || self.look(&file.url).await.is_some_and(is_ours) {
-                // If the server does not let us, it removes the file by itself when the connection is closed.
+                // If the server refuses, it removes the file by itself when the connection is closed.
                 let _ = self.client.call(&file.url, |about| Rm { about }).await;
             }
         };

@@ -17,7 +17,7 @@ fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
     CopySpec {
         sources: sites.iter().map(|site| site.url.clone()).collect(),
         target: to_file(&dir.path().join("f")),
-        // Whoever says nothing at all is not waited for longer than with five seconds.
+        // A server that says nothing at all is not waited for longer than with five seconds.
         options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
 }
@@ -185,7 +185,7 @@ async fn a_file_is_not_empty_because_a_server_says_so_that_also_says_otherwise()
     let outcome = copy_quietly(CopySpec { sources: vec![site.url("/f")], ..spec(&[], &dir) }).await;
     let error = outcome.result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Precondition, "{error}");
-    assert!(error.message().contains("0 bytes, and that it has 3000000"), "{error}");
+    assert!(error.message().contains("0 bytes and 3000000 bytes"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

@@ -13,7 +13,7 @@ mod mirrors;
 mod pool;
 mod restarts;
 mod root;
-mod served;
+mod server_links;
 mod targets;
 mod trouble;
 mod upload;

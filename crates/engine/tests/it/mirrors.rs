@@ -105,7 +105,7 @@ async fn connections_and_questions() -> (Vec<usize>, usize) {
                     asked.fetch_add(1, Ordering::SeqCst);
                     return file(seen, true);
                 }
-                // Whoever has the bytes to send waits for the others to be asked.
+                // A server that has the bytes to send waits for the others to be asked.
                 let begun = Instant::now();
                 tokio::task::block_in_place(|| {
                     while asked.load(Ordering::SeqCst) < 2 && begun.elapsed() < DEADLINE {

@@ -78,7 +78,7 @@ fn watch() -> (Watch, mpsc::UnboundedReceiver<()>) {
     (Watch { losses, has_sent: Arc::default() }, lost)
 }
 
-/// A port at which nobody listens and that nobody else can take.
+/// A port at which no process listens and that no other can take.
 fn port() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -177,7 +177,7 @@ async fn the_only_source_may_be_started_while_it_is_asked_for() {
     drop(starting);
 }
 
-/// A question is asked again where no connection could be made, and whoever does not want to wait is told at once.
+/// A question is asked again where no connection could be made, and a caller that does not want to wait gets the error at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_waits_for_a_server_that_is_being_started() {
     let (socket, address) = port();

@@ -132,7 +132,7 @@ async fn a_manager_is_asked_again_for_each_replica_that_fails() {
     let missing = Site::start(&bytes, Faults { is_missing: true, ..Faults::default() }).await;
     let good = Site::start(&bytes, Faults::default()).await;
     let nobody = Redirect::Host { host: "127.0.0.1".into(), port: 1, cgi: Vec::new(), token: Vec::new() };
-    // By other names for the same address: who was tried is known by its name.
+    // By other names for the same address: the server that was tried is known by its name.
     let named = |redirect: &Redirect, name: &str| match redirect.clone() {
         Redirect::Host { port, cgi, token, .. } => Redirect::Host { host: name.into(), port, cgi, token },
         other => other,
@@ -148,7 +148,7 @@ async fn a_manager_is_asked_again_for_each_replica_that_fails() {
     let (outcome, found) = fetch(&client(), &[&manager.url]).await;
     outcome.result.unwrap();
     assert!(found.unwrap() == bytes);
-    // Nobody is left: who failed for another reason than that there is nothing is named.
+    // No server is left: the one that failed for another reason than a missing file is named.
     let manager =
         Site::start(&bytes, Faults { redirects: redirects[..2].to_vec(), ..Faults::default() }).await;
     let error = client().root.call(&manager.url, stat).await.unwrap_err();
@@ -186,7 +186,7 @@ async fn tls_is_spoken_where_it_is_demanded_and_where_it_is_asked_for() {
         client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
         client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
         assert!(site.connections() <= before + 2);
-        // Nobody vouches for it.
+        // No checksum vouches for it.
         let error = self::client().root.call(&site.roots(), stat).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     }
@@ -305,7 +305,8 @@ async fn where_none_may_join_each_connection_has_a_session() {
         let site = Site::start(&bytes, faults).await;
         let (_, found) = fetch_with_three(&client(), &site, &site.url).await;
         assert!(found.unwrap() == bytes);
-        // Who cannot join opens; who could, and was not answered, is tried again with a session of its own later.
+        // A lane that cannot join opens the file; one that could, and got no answer, is tried again with a session of
+        // its own later.
         let opens = if site.state.faults.has_no_binds { 3 } else { 1 };
         assert!(site.count("bind") <= 2 && site.count("open") >= opens, "{:?}", site.log());
     }

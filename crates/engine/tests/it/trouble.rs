@@ -48,7 +48,7 @@ async fn falls_silent() -> Url {
 }
 
 /// Answers the first request with a part of what it announces; then its process ends: its connection is closed, and
-/// nobody listens any more. Also says when that was.
+/// no process listens any more. Also says when that was.
 async fn is_killed() -> (Url, tokio::sync::oneshot::Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/f", listener.local_addr().unwrap());

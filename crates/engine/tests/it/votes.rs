@@ -1,5 +1,5 @@
-//! Who is believed, over real sockets: the honest answer when the copy has every byte already and waits, so that order is
-//! what the tests say it is, however busy the machine.
+//! The sources whose answers count, over real sockets: the honest answer when the copy has every byte already and
+//! waits, so that order is what the tests say it is, however busy the machine.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
@@ -215,7 +215,7 @@ async fn a_contradiction_that_nobody_resolves_is_a_failure_and_one_voice_of_thre
     assert_eq!(outcome.report.verified, Some(Basis::Sources { agreeing: 1, said: 1, named: 3 }));
 }
 
-/// Each holds its first answer until all three were asked: whoever asked one after the other would wait for ever.
+/// Each holds its first answer until all three were asked: a copy that asked one after the other would wait for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn three_near_mirrors_of_a_small_file_have_voted_after_one_round_trip() {
     let bytes = noise(1, 3000);

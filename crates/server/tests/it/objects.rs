@@ -82,7 +82,7 @@ fn an_object_store_is_served_over_http() {
     let update = "<propertyupdate xmlns='DAV:'><set><prop><getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT\
                   </getlastmodified></prop></set></propertyupdate>";
     let refused = ask(&server, "PROPPATCH /copy/below/0", "", update.as_bytes());
-    refused.assert_refused(Status::NOT_IMPLEMENTED, "no such thing");
+    refused.assert_refused(Status::NOT_IMPLEMENTED, "does not support it");
 }
 
 #[test]

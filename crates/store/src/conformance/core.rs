@@ -276,7 +276,7 @@ async fn copies_are_made_in_steps(storage: &dyn Storage) {
     let Opened::File(source) = storage.open(&path("f")).await.unwrap() else { panic!("a file") };
     let upload = storage.create(&path("sub/g"), Some(bytes.len() as u64)).await.unwrap();
     let mut at = 0;
-    // By the storage's own means, if it has some; else as whoever copies does it.
+    // By the storage's own means, if it has some; else by reading and writing.
     while at < bytes.len() as u64 {
         let mut count = upload.copy_range(source.as_ref(), at, 300_000).await.unwrap();
         if count == 0 {
@@ -337,7 +337,7 @@ async fn checksums_stay_with_the_file(storage: &dyn Storage) {
     // One of these bytes is not one of others.
     write(storage, "sub/g", b"two", &Expectation::Anything).await.unwrap();
     assert_eq!(kept(storage, "sub/g", adler32).await, None);
-    // Computed later: known to all who open it, and the tag stays.
+    // Computed later: known through every handle of it, and the tag stays.
     let Opened::File(object) = storage.open(&path("sub/g")).await.unwrap() else { panic!("a file") };
     for value in [8, 9] {
         object.keep_checksum(&Checksum::adler32(value)).await.unwrap();

@@ -64,7 +64,7 @@ macro_rules! checks {
 }
 use checks;
 
-/// What every storage has to do.
+/// The duties of every storage.
 const CORE: &[Check] = core::CHECKS;
 
 fn path(text: &str) -> ObjectPath {
@@ -131,7 +131,7 @@ async fn kept(storage: &dyn Storage, at: &str, kind: ChecksumKind) -> Option<Che
     object.kept_checksums(&[kind]).await.pop()
 }
 
-/// What is said of the bytes of an upload: nobody looks whether it is true.
+/// Checksums that are stated of an upload's bytes without being theirs: the storage does not compare them.
 fn checksums() -> [Checksum; 2] {
     [Checksum::adler32(7), Checksum::from_bytes(ChecksumKind::Md5, &[1; 16]).unwrap()]
 }

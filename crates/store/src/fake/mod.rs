@@ -70,7 +70,7 @@ impl Gate {
         assert!(waiting >= count, "{waiting} of {count} operations wait after {PATIENCE:?}");
     }
 
-    /// How many operations went through so far.
+    /// Operations that went through so far.
     pub fn passed(&self) -> usize {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner).passed
     }
@@ -94,7 +94,7 @@ impl Gate {
     }
 }
 
-/// What a wrapper of files passes on as it is.
+/// The methods that a wrapper of files passes on unchanged.
 macro_rules! delegate_names {
     () => {
         fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
@@ -210,7 +210,7 @@ macro_rules! delegate_names {
     };
 }
 
-/// What a wrapper of a file that is open for being changed passes on as it is.
+/// The methods that a wrapper of a file that is open for being changed passes on unchanged.
 macro_rules! delegate_writable {
     () => {
         fn metadata(&self) -> StoreResult<Metadata> {
@@ -533,7 +533,7 @@ struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// How many of `wanted` bytes can be read at `offset`.
+    /// Bytes of `wanted` that can be read at `offset`.
     fn readable(&self, wanted: usize, offset: u64) -> io::Result<usize> {
         let left = self.works_up_to.load(Ordering::Relaxed).saturating_sub(offset);
         if left == 0 && self.is_broken {

@@ -1,8 +1,8 @@
 //! A storage like an object store over a network: keys and no directories but by agreement, uploads in parts and in order,
 //! listings in pages, reads of ranges; nothing is renamed, and nothing is changed in place.
 //!
-//! A directory is a key that ends with a slash, or whatever keys have in front of one. Every call is a request: whoever makes it
-//! gives others a turn.
+//! A directory is a key that ends with a slash, or the part of other keys in front of one. Every call is a request,
+//! at whose end other tasks have their turn.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -43,7 +43,7 @@ struct Keys {
     made: u64,
 }
 
-/// What a key stands for. It is never changed: another one takes its place.
+/// The object under a key. It is never changed: another one takes its place.
 struct Version {
     metadata: Metadata,
     bytes: Vec<u8>,
@@ -62,7 +62,7 @@ impl Keys {
         version
     }
 
-    /// Whether there is anything at or below a directory.
+    /// True if there is anything at or below a directory.
     fn has_directory(&self, path: &ObjectPath) -> bool {
         path.is_root() || self.below(&prefix_of(path)).next().is_some()
     }
@@ -112,7 +112,7 @@ fn key_of(path: &ObjectPath) -> Key {
     path.names().collect::<Vec<_>>().join(&b'/')
 }
 
-/// What the keys of a directory begin with.
+/// The common beginning of a directory's keys.
 fn prefix_of(path: &ObjectPath) -> Key {
     let mut prefix = key_of(path);
     if !prefix.is_empty() {
@@ -383,7 +383,7 @@ struct PartsUpload {
 struct Sent {
     /// All of the same length.
     parts: Vec<Vec<u8>>,
-    /// What is no part yet.
+    /// Bytes at the end that are no whole part yet.
     rest: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Files in memory: what all who have one open share, and the three ways to have it open.
+//! Files in memory: the state that all handles of one share, and the three ways to have it open.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::path::ObjectPath;
 use crate::storage::{Committed, Completion, Expectation, Metadata, NodeKind};
 use crate::writable::{Whole, check_length, end_of};
 
-/// What the owner of a file can do in any case.
+/// Permissions that the owner of a file has in any case.
 const OWN_PERMISSIONS: u32 = 0o600;
 
 /// A file, under a name or not.
@@ -28,7 +28,7 @@ pub(super) struct FileState {
     bytes: Vec<u8>,
     pub(super) kept: Vec<Checksum>,
     pub(super) attributes: Attributes,
-    /// How often the bytes were changed in place.
+    /// Number of changes in place.
     changes: u64,
 }
 
@@ -213,7 +213,7 @@ pub struct MemoryWritable {
 /// Locked before everything else.
 struct Progress {
     is_closed: bool,
-    /// How many changes of the file were seen and made here: with more, somebody else made some.
+    /// Number of the file's changes that were seen and made here: a greater one means changes through another handle.
     known_changes: u64,
 }
 

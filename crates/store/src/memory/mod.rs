@@ -25,7 +25,7 @@ use target::{StoredTarget, Unfinished};
 
 pub use target::MemoryTarget;
 
-/// What users say of a file or directory.
+/// The attributes of a file or directory that users have set.
 type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const PERMISSIONS: u32 = 0o777;
@@ -43,7 +43,7 @@ pub struct MemoryStorage {
 struct Tree {
     /// Everything but the root.
     nodes: BTreeMap<ObjectPath, Node>,
-    /// What copies have begun, by the path where it shall be.
+    /// Partial files of copies, by the path where the file shall be.
     targets: BTreeMap<ObjectPath, Arc<Unfinished>>,
     root_attributes: Attributes,
 }
@@ -75,7 +75,7 @@ impl MemoryStorage {
         self.lock().put(path, MemoryFile::new(bytes.into(), SystemTime::UNIX_EPOCH, None));
     }
 
-    /// How many files there are.
+    /// Number of files.
     pub fn file_count(&self) -> usize {
         self.lock().nodes.values().filter(|node| matches!(node, Node::File(_))).count()
     }

@@ -69,7 +69,7 @@ impl JournalFile {
         &self.file
     }
 
-    /// True if a later copy will believe what is recorded.
+    /// True if records count for a later copy.
     pub(crate) fn is_recorded(&self) -> bool {
         self.records.is_recorded()
     }

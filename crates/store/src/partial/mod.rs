@@ -383,7 +383,7 @@ impl Writeback {
 /// The owner that a file which is there already may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// This process's user: others can put files there.
+    /// This process's user: other users can put files there.
     Ours,
     /// Any: they cannot. One that was about to become visible may have been given away already.
     Any,
@@ -399,8 +399,8 @@ pub(crate) fn open_or_make(
 ) -> Result<File, Unusable> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(directory, name, flags, Mode::from_raw_mode(mode))?;
-    // Another user with access to the directory must not make us write elsewhere, through a link of any kind, nor
-    // keep a way to change what we have checked.
+    // Another user with access to the directory must not redirect writes elsewhere, through a link of any kind, nor
+    // keep a way to change a file that was checked.
     let stat = fstat(&file)?;
     let is_ours = kind_of(&stat) == FileType::RegularFile
         && stat.st_nlink <= 1

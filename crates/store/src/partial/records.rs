@@ -22,7 +22,7 @@ struct End {
 }
 
 impl Records {
-    /// Of a journal about the file of this name and number. Without a key, nothing that was recorded is believed, and nothing
+    /// Of a journal about the file of this name and number. Without a key, no earlier record counts, and nothing
     /// is recorded.
     pub(crate) fn new(keys: &JournalKeys, name: &[u8], number: u64) -> Records {
         let begin = match keys.key() {
@@ -32,7 +32,7 @@ impl Records {
         Records { end: Mutex::new(first(&begin)), begin }
     }
 
-    /// True if a later copy will believe what is recorded.
+    /// True if records count for a later copy.
     pub(crate) fn is_recorded(&self) -> bool {
         self.begin.is_ok()
     }
@@ -61,9 +61,9 @@ impl Records {
             Err(Unusable::Version(version)) => {
                 Found::Dropped(format!("its journal has version {version}, not {JOURNAL_VERSION}"))
             }
-            Err(Unusable::Foreign) => {
-                Found::Dropped("its journal was not written here by this user, or about another file".into())
-            }
+            Err(Unusable::Foreign) => Found::Dropped(
+                "its journal was written by another user, on another machine or for another file".into(),
+            ),
         })
     }
 

@@ -1,13 +1,14 @@
-//! Which files are being changed in place, by this process, so that nobody keeps a checksum of other bytes.
+//! The files that this process is changing in place, so that no checksum of other bytes is kept.
 //!
 //! Checksums hold for a size and a modification time, and within one tick of the kernel's clock a file may be
-//! changed again without a trace in either. Of changes by other programs nobody can tell. For our own:
+//! changed again without a trace in either. Changes by other programs cannot be noticed. For those of this process:
 //!
-//! - Before the first byte changes, what was kept is forgotten, and the file is *changing* until whoever changes it
-//!   closes it. Meanwhile nobody keeps anything of it.
-//! - Who reads a file to compute a checksum notes its [epoch] when it opens it. With another epoch, it was
+//! - Before the first byte changes, the kept checksums are forgotten, and the file is *changing* until the handle that
+//!   changes it is closed. Meanwhile no checksum of it is kept.
+//! - A reader that computes a checksum notes the file's [epoch] when it opens it. With another epoch afterwards, it was
 //!   changed since, and the checksum is not kept.
-//! - Who closes a file keeps the checksums of what it wrote only if nobody else changed it since it was opened.
+//! - A handle that is closed keeps the checksums of what it wrote only if no other one changed the file since it was
+//!   opened.
 //!
 //! It goes by the identity of files and holds for all exports of the process: they may overlap.
 
@@ -26,7 +27,7 @@ const EPOCHS: usize = 4096;
 static CHANGES: [AtomicU64; EPOCHS] = [const { AtomicU64::new(0) }; EPOCHS];
 static KNOWN: LazyLock<Mutex<HashMap<FileIdentity, Known>>> = LazyLock::new(Mutex::default);
 
-/// A file that somebody has open for changing it, or keeps a checksum of.
+/// A file that is open for being changed, or of which a checksum is being kept.
 #[derive(Default)]
 struct Known {
     /// By how many.
@@ -37,9 +38,9 @@ struct Known {
 /// Its lock is held while the disk is waited for, so each file has its own: none waits for another's disk.
 #[derive(Default)]
 struct State {
-    /// How many have begun to change it.
+    /// Number of handles that have begun to change it.
     changing: usize,
-    /// How often one of them began, or ended.
+    /// Number of times that one of them began, or ended.
     events: u64,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn epoch(identity: FileIdentity) -> u64 {
     slot(identity).load(Ordering::Acquire)
 }
 
-/// Runs `keep`, which keeps a checksum, if nobody changed the file since `epoch` and nobody can meanwhile.
+/// Runs `keep`, which keeps a checksum, if the file was not changed since `epoch`; no change begins meanwhile.
 pub(super) fn unless_changed(
     identity: FileIdentity,
     epoch: u64,
@@ -69,7 +70,7 @@ fn lock_known() -> MutexGuard<'static, HashMap<FileIdentity, Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What keeps a file known.
+/// A reference that keeps a file known.
 struct Handle {
     identity: FileIdentity,
     state: Arc<Mutex<State>>,
@@ -99,7 +100,7 @@ impl Drop for Handle {
     }
 }
 
-/// One of those who have a file open for changing it.
+/// A handle that has a file open for changing it.
 pub(super) struct Changer {
     handle: Handle,
     /// The file's events when it was opened.
@@ -117,7 +118,7 @@ impl Changer {
     /// To be called before the first byte changes. `forget` forgets what was kept; if it fails, nothing may change.
     pub(super) fn begin<T>(&mut self, forget: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let mut state = self.handle.lock();
-        // First, so that who reads what is written from now on has another epoch.
+        // First, so that readers of what is written from now on have another epoch.
         slot(self.handle.identity).fetch_add(1, Ordering::AcqRel);
         let forgotten = forget()?;
         state.changing += 1;
@@ -130,7 +131,7 @@ impl Changer {
         self.is_changing
     }
 
-    /// To be called after the last byte was changed. Runs `keep` if nobody else changed anything.
+    /// To be called after the last byte was changed. Runs `keep` if no other handle changed anything.
     pub(super) fn end(&mut self, keep: impl FnOnce()) {
         if !std::mem::take(&mut self.is_changing) {
             return;

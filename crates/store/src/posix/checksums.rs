@@ -9,17 +9,17 @@
 //! Those that are computed on demand, and those of file systems without such attributes, go to the
 //! [side file](super::side_file). Setting an attribute changes the inode's change time and with it the
 //! [tag](crate::Metadata::tag): a checksum that one client asks for must not look like another file to all
-//! who are reading it.
+//! other readers.
 //!
 //! XRootD's `user.XrdCks.<kind>` are read and never set: a struct of 96 bytes with the algorithm's name,
 //! the file's modification time in seconds, how many seconds later the checksum was there, and the value
 //! (`XrdCks/XrdCksData.hh`). XRootD takes it as valid while the modification time is in that second. Here it also
 //! has to have been finished in a later one: else a change in place within the same second would go unnoticed.
 //!
-//! Who sets a modification time through the storage, or changes a file in place, makes all of them be forgotten,
+//! Setting a modification time through the storage, or changing a file in place, makes all of them be forgotten,
 //! XRootD's included. `posix/changes.rs` says how none comes to be of bytes that are changed meanwhile.
 //!
-//! What nobody can notice: bytes changed in place by another program that sets the modification time back to
+//! Changes that cannot be noticed: bytes changed in place by another program that sets the modification time back to
 //! what it was, to the nanosecond (to the second for XRootD's), or changed through a mapping that was written to
 //! before, as long as the kernel does not move the modification time on; and, where the kernel's clock has ticks (about
 //! 4 ms before Linux 6.13), within the tick of the upload's last write. Where a file system counts whole
@@ -42,21 +42,21 @@ const ATTRIBUTE: &str = "user.gridlane.checksum.";
 const FORMAT: &str = "1";
 const XROOTD_ATTRIBUTE: &str = "user.XrdCks.";
 
-/// More than any of them takes: a longer one is not ours.
+/// More than any kept checksum takes: a longer attribute is of another program.
 const ATTRIBUTE_BYTES_MAX: usize = 256;
 
-/// How far back a modification time without nanoseconds has to be, so that a change from now on gets another.
+/// The age of a modification time without nanoseconds from which on a change gets another one.
 const COARSE_SETTLED_S: u64 = 2;
 
 /// Checksums of a file that could not become attributes of it.
 pub(super) struct Beside {
-    /// When nobody but us could change it.
+    /// The state at a moment when only this process could change it.
     stat: Statx,
     checksums: Vec<Checksum>,
 }
 
-/// Keeps the checksums of a file in its attributes, while nobody changes it; returns those that have to be kept
-/// [beside](keep_beside) it.
+/// Keeps the checksums of a file in its attributes, while no change of it is under way; returns those that have to be
+/// kept [beside](keep_beside) it.
 pub(super) fn keep_in_attributes(
     shared: &Shared,
     file: &File,
@@ -110,7 +110,7 @@ pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<Forgotten>
             .flat_map(|prefix| ChecksumKind::KEPT.into_iter().map(move |kind| (prefix, kind)))
         {
             let name = attribute(prefix, kind);
-            // Who may set the times, as the owner, may not write to a read-only file. That matters only where
+            // The owner of a read-only file may set its times, but not its attributes. That matters only where
             // there is something.
             if !matches!(fgetxattr(&file, &name, &mut [0; 0][..]), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
                 forgotten.has_attributes = true;
@@ -182,7 +182,7 @@ fn is_same(stat: &Statx, metadata: &Metadata) -> bool {
     stat.stx_size == metadata.size_bytes && modified_of(stat) == metadata.modified
 }
 
-/// Whether a change from now on shows in the modification time.
+/// True if a change from now on shows in the modification time.
 fn is_settled(stat: &Statx) -> bool {
     let age = SystemTime::now().duration_since(modified_of(stat));
     stat.stx_mtime.tv_nsec != 0 || age.is_ok_and(|age| age.as_secs() >= COARSE_SETTLED_S)

@@ -1,4 +1,4 @@
-//! The devices of this machine, and the turns at each: exports of one file system share them, whoever opened those.
+//! The devices of this machine, and the turns at each: all exports of one file system share them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};

@@ -76,7 +76,7 @@ impl PosixEntries {
     }
 }
 
-/// What a listing says of `name` in the directory at `path`, and whether it is a link; `None` for what is not served.
+/// The listing's data of `name` in the directory at `path`, with true for a link; `None` for kinds that are not served.
 fn describe(
     shared: &Shared,
     directory: BorrowedFd<'_>,

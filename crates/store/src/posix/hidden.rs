@@ -36,7 +36,7 @@ const TARGET: (&str, &str) = ("target-", ".part");
 /// And those of their journals.
 const TARGET_JOURNAL: (&str, &str) = ("target-", ".journal");
 
-/// And those of trees that are being deleted. Nothing else in a hidden directory is ours to remove.
+/// And those of trees that are being deleted. Nothing else in a hidden directory may be removed.
 const REMOVED: (&str, &str) = ("removed-", ".tree");
 
 /// Permissions of all others: the hidden directory is hidden from them.
@@ -260,7 +260,7 @@ pub(super) fn delete_discarded(hidden: &OwnedFd, removed: &str) {
     let _ = tree::delete(hidden.as_fd(), OsStr::new(removed));
 }
 
-/// Removes the hidden directory in `base` if it is ours and empty, and returns whether it did.
+/// Removes the hidden directory in `base` if it is gridlane's and empty; returns true if it did.
 pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
     open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of a file, in the words of [`Storage`](crate::Storage).
+//! The kernel's metadata of a file, as that of [`Storage`](crate::Storage).
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::storage::{FileIdentity, Metadata, NodeKind};
 
-/// What is asked of the kernel: what `stat` tells, and when the file was made.
+/// The fields that the kernel is asked for: those of `stat`, and the time when the file was made.
 const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// Looks at what is open.
@@ -23,7 +23,7 @@ pub(super) fn look_in(directory: impl AsFd, name: &OsStr) -> Result<Statx, Errno
     statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, FIELDS)
 }
 
-/// What kind of thing it is.
+/// The kind of file.
 pub(super) fn kind_of(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
@@ -33,8 +33,8 @@ pub(super) fn identity_of(stat: &Statx) -> FileIdentity {
     FileIdentity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), number: stat.stx_ino }
 }
 
-/// What tells whether a file is still the same: what its tag is made of, but not as text, since every answer to a read
-/// ends with a comparison.
+/// The fields that tell whether a file is still the same: those that its tag is made of, but not as text, since every
+/// answer to a read ends with a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     number: u64,
@@ -53,14 +53,14 @@ impl Stamp {
         }
     }
 
-    /// Whether it still is the stamp of an open file. `fstat` costs less than `statx`, which is given a path, if an
+    /// True if it still is the stamp of an open file. `fstat` costs less than `statx`, which is given a path, if an
     /// empty one.
     pub(super) fn is_of(&self, file: impl AsFd) -> bool {
         fstat(file).is_ok_and(|stat| Stamp::of_plain(&stat) == *self)
     }
 
-    /// Whether an open file still has the bytes that it had. The time of the last change of the inode says nothing of that:
-    /// a name more or less, another mode and another owner change it too.
+    /// True if an open file still has the bytes that it had. The time of the last change of the inode says nothing of
+    /// that: a name more or less, another mode and another owner change it too.
     pub(super) fn has_bytes_of(&self, file: impl AsFd) -> bool {
         fstat(file).is_ok_and(|stat| {
             let now = Stamp::of_plain(&stat);
@@ -68,7 +68,7 @@ impl Stamp {
         })
     }
 
-    /// Whether it is the stamp of what is at `path` below `directory`, on `device`; never of a link.
+    /// True if it is the stamp of what is at `path` below `directory`, on `device`; never of a link.
     #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
     pub(super) fn is_at(&self, directory: impl AsFd, path: &Path, device: u64) -> bool {
         statat(directory, path, AtFlags::SYMLINK_NOFOLLOW)
@@ -87,8 +87,8 @@ impl Stamp {
     }
 }
 
-/// The distance of two times that the kernel's clock of files can tell apart: 1 to 10 ms, by how it was built. Linux 6.13
-/// and later tell more, for who has looked in between.
+/// The distance of two times that the kernel's clock of files can tell apart: 1 to 10 ms, by how it was built. Linux
+/// 6.13 and later distinguish shorter ones if the file was looked at in between.
 pub(super) fn tick() -> Duration {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::RealtimeCoarse);
     Duration::from_nanos(tick.tv_nsec.unsigned_abs())
@@ -99,11 +99,11 @@ pub(super) fn tick() -> Duration {
 /// The tag is made of inode, size, and the times of the last change of bytes and of inode, in
 /// nanoseconds: a replaced file has another inode, one written in place has another time, and one whose
 /// modification time was set back still has another change time. Two writes in place within one tick of
-/// the kernel's clock (about 4 ms, less since Linux 6.13) cannot be told apart by anybody.
+/// the kernel's clock (about 4 ms, less since Linux 6.13) cannot be told apart at all.
 pub(super) fn metadata_of(stat: &Statx) -> Option<Metadata> {
     let (kind, size_bytes) = match kind_of(stat) {
         FileType::RegularFile => (NodeKind::File, stat.stx_size),
-        // What a directory's own table takes says nothing to anybody.
+        // The size of a directory's own table has no meaning for clients.
         FileType::Directory => (NodeKind::Directory, 0),
         _ => return None,
     };

@@ -7,7 +7,7 @@
 //! 5.6, some sandboxes) the export is refused.
 //!
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
-//! for its other end) and never makes a terminal ours (`O_NOCTTY`).
+//! for its other end) and never makes a terminal the controlling one (`O_NOCTTY`).
 //!
 //! How uploads become visible is told in `posix/upload.rs`, how copies go on in `posix/target.rs`, how files are changed in place in
 //! `posix/writable.rs`, how directories are removed and moved in `posix/names.rs`, and where checksums are kept
@@ -75,7 +75,7 @@ pub(crate) fn described_at(directory: impl AsFd, name: &OsStr) -> Option<Metadat
     look_in(directory, name).ok().and_then(|stat| metadata_of(&stat))
 }
 
-/// How often a lookup is tried again that lost a race against a rename in one of its directories.
+/// Times that a lookup is tried again that lost a race against a rename in one of its directories.
 const RESOLVE_TRIES_MAX: usize = 16;
 
 /// File systems in one export whose kind is remembered.
@@ -84,7 +84,7 @@ const PROBES_MAX: usize = 16;
 /// Lookups never leave the directory, by whatever kind of link.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// What serves for opening a file or a directory: `NONBLOCK` since the other end of a pipe may never come.
+/// The flags for opening a file or a directory to read: `NONBLOCK` since the other end of a pipe may never come.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A directory as an export.
@@ -92,7 +92,7 @@ pub struct PosixStorage {
     shared: Arc<Shared>,
 }
 
-/// What running uploads need as well.
+/// The part of the storage that running uploads need as well.
 struct Shared {
     root: OwnedFd,
     /// For messages.
@@ -102,7 +102,7 @@ struct Shared {
     change: Mutex<()>,
     /// Held while the journal of a target is locked, and while it is looked at whether one is: so a look locks none out.
     probes_of_locks: Mutex<()>,
-    /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
+    /// The ways to ask for cached bytes, by device: there is one for each file system mounted in the export.
     probes: RwLock<Vec<(u64, CacheProbe)>>,
     /// Those at the device of the root. What is mounted below it has the same.
     turns: Arc<Turns>,
@@ -164,7 +164,7 @@ impl Shared {
     /// Opens what is at `relative` below the root.
     fn resolve(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         match self.resolve_with(relative, flags, BENEATH | ResolveFlags::NO_SYMLINKS) {
-            // No path leads into a hidden directory, but a link that somebody made may.
+            // No path leads into a hidden directory, but a link that a user made may.
             Err(Errno::LOOP) => self.resolve_with(relative, flags, BENEATH).and_then(|found| {
                 if hidden::holds(&self.root, &found)? { Err(Errno::NOENT) } else { Ok(found) }
             }),
@@ -188,7 +188,7 @@ impl Shared {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
     }
 
-    /// What is in the directory at `path`.
+    /// The entries of the directory at `path`.
     fn read_directory(self: &Arc<Shared>, path: &ObjectPath) -> StoreResult<entries::PosixEntries> {
         let directory = match self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::RDONLY) {
             Ok(directory) => directory,
@@ -227,8 +227,8 @@ impl Shared {
         metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)
     }
 
-    /// Whether what is at `path` has the tag that is expected, if one is. The caller holds `change`; that
-    /// an expected absence is still true is the rename's business.
+    /// Checks that the file at `path` has the tag that is expected, if one is. The caller holds `change`; that an
+    /// expected absence is still true is the rename's business.
     fn check(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
         let Expectation::Tag(expected) = expectation else { return Ok(()) };
         let is_as_expected = match self.look(path) {
@@ -248,7 +248,7 @@ impl Shared {
         Ok((descriptor, metadata))
     }
 
-    /// What a descriptor that was opened for reading is.
+    /// The file or directory behind a descriptor that was opened for reading.
     fn opened(self: &Arc<Self>, descriptor: OwnedFd) -> StoreResult<Opened<PosixObject>> {
         let stat = look_at(&descriptor)?;
         let epoch = changes::epoch(metadata::identity_of(&stat));
@@ -267,7 +267,7 @@ impl Shared {
         })
     }
 
-    /// How to ask for cached bytes on `device`, which `descriptor` is on.
+    /// The way to ask for cached bytes on `device`, which `descriptor` is on.
     fn probe(&self, device: u64, descriptor: impl AsFd) -> CacheProbe {
         let known = self.probes.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, probe)) = known.iter().find(|(known, _)| *known == device) {
@@ -292,8 +292,8 @@ impl Shared {
     }
 }
 
-/// What a failed lookup means to a client: outside, through a link that leaves, or through something
-/// that is no directory, there is nothing.
+/// The meaning of a failed lookup for a client: outside, through a link that leaves, or through something that is no
+/// directory, there is nothing.
 fn lookup_error(cause: Errno) -> StoreError {
     match cause {
         Errno::XDEV | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV => StoreError::NotFound,
@@ -477,7 +477,7 @@ pub struct PosixObject {
     metadata: Metadata,
     /// Of `metadata`.
     stamp: Stamp,
-    /// Whether every change that began before it was opened is over.
+    /// True if every change that began before it was opened is over.
     is_settled: AtomicBool,
     /// Of in-place [changes] when it was opened.
     epoch: u64,
@@ -525,14 +525,14 @@ impl BlockingObject for PosixObject {
         if self.is_settled.load(Ordering::Relaxed) {
             return None;
         }
-        // A time to come was set by somebody: a write would have set the present one.
+        // A time in the future was set explicitly: a write would have set the present one.
         let age = now.duration_since(self.metadata.modified).ok()?;
         (age < limits::FILE_AT_REST_MIN).then(|| metadata::tick().saturating_sub(age))
     }
 
-    /// A write sets the time first and changes the bytes then, for as long as it takes: who looks and reads meanwhile gets
-    /// a mixture that no later look tells of. The kernel holds the inode's lock all that time, and asking where data are
-    /// takes it as well (ext4, tmpfs, Btrfs, F2FS; on XFS reads wait for writes by themselves).
+    /// A write sets the time first and changes the bytes then, for as long as it takes: a look and a read meanwhile
+    /// give a mixture that no later look reveals. The kernel holds the inode's lock all that time, and asking where
+    /// data are takes it as well (ext4, tmpfs, Btrfs, F2FS; on XFS reads wait for writes by themselves).
     fn settle(&self) -> bool {
         let _ = rustix::fs::seek(&self.file, SeekFrom::Data(0));
         let is_unchanged = self.is_unchanged();

@@ -1,10 +1,10 @@
 //! Changes of names: making, removing and moving directories, and moving files.
 //!
-//! What is removed with all that is in it is first renamed into the hidden directory, where nobody sees it,
-//! and deleted there. What a crash leaves, in the order of the steps:
+//! A tree that is removed is first renamed into the hidden directory, where it is not visible, and deleted there.
+//! The remains of a crash, in the order of the steps:
 //!
-//! 1. `remove_tree` renames the tree into `.gridlane/`. From here on it is gone for everybody; a crash leaves
-//!    it to `remove_abandoned`. What turns out to hold something that only others may delete comes back.
+//! 1. `remove_tree` renames the tree into `.gridlane/`. From here on it is gone for all clients; a crash leaves
+//!    it to `remove_abandoned`. A tree that turns out to hold something that only others may delete comes back.
 //! 2. `rename` onto a directory exchanges the two (`RENAME_EXCHANGE`): the new one is in place at the very
 //!    moment when the old one is not. A crash here leaves the old one under the name that was moved.
 //! 3. The old one, now there, goes the way of 1.
@@ -33,7 +33,8 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
     let parent = shared.resolve_parent(&parent_path)?;
     let name = OsStr::from_bytes(name);
     let changing = shared.lock_changes();
-    // At no moment open to others than it will be; and to us, who change it.
+    // The directory is at no moment open to more users than in the end, and always to its owner, the process that
+    // changes it.
     let mode = Mode::from_raw_mode(shared.options.permissions(DIRECTORY_PERMISSIONS)) | Mode::RWXU;
     mkdirat(&parent, name, mode).map_err(|cause| match cause {
         // The parent was removed since.
@@ -122,10 +123,10 @@ pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()>
             shared.options.sync_names(&parent)?;
             let deleted = tree::delete(hidden.as_fd(), OsStr::new(&removed));
             let Err(error @ StoreError::Denied) = deleted else {
-                // Nobody sees it any more: what failed is tried again by `remove_abandoned`.
+                // The tree is not visible any more: a failed deletion is tried again by `remove_abandoned`.
                 return Ok(());
             };
-            // Something in it is somebody else's, and will never be ours to delete. Its owner must find it.
+            // Something in it belongs to another user, and this process may never delete it. Its owner must find it.
             let _changing = shared.lock_changes();
             match rename_new(&hidden, OsStr::new(&removed), &parent, name) {
                 Ok(()) => Err(error),
@@ -171,7 +172,7 @@ fn is_link_to_directory(
     }
 }
 
-/// Whether nothing was in the directory but a hidden directory of ours that nobody uses, which is gone now.
+/// True if the directory held only a hidden directory of gridlane's that is not in use, which is gone now.
 fn clear_of_ours(parent: &OwnedFd, name: &OsStr) -> bool {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(mut directory) = openat(parent, name, flags, Mode::empty()).and_then(Dir::new) else {
@@ -241,7 +242,7 @@ pub(super) fn rename(
     Ok(replaced)
 }
 
-/// What a failed rename means.
+/// The meaning of a failed rename.
 fn move_error(cause: Errno) -> StoreError {
     match cause {
         Errno::INVAL => StoreError::IntoItself,
@@ -334,7 +335,7 @@ impl Move<'_> {
     }
 }
 
-/// Whether `directory`, in the export, is the one that is `above`, or below it.
+/// True if `directory`, in the export, is the one that is `above`, or below it.
 fn is_in(shared: &Shared, directory: &OwnedFd, above: FileIdentity) -> StoreResult<bool> {
     let root = identity_of(&look_at(&shared.root)?);
     let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;

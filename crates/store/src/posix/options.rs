@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::metadata::look_at;
 use crate::error::StoreResult;
 
-/// What is certain to be on the device when an upload or another change is answered.
+/// The data that is certain to be on the device when an upload or another change is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: after a power failure the file may be empty, short or missing.
@@ -36,13 +36,13 @@ impl std::str::FromStr for Durability {
     }
 }
 
-/// How files and directories are made in an exported directory.
+/// The properties of files and directories that are made in an exported directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PosixOptions {
-    /// What is synced before an answer.
+    /// The data that is synced before an answer.
     pub durability: Durability,
-    /// The number of the user to whom new files and directories shall belong. Ignored where the operating
-    /// system does not let this process give them away.
+    /// The number of the user that new files and directories shall belong to. Ignored where the operating system does
+    /// not let this process give them away.
     pub uid: Option<u32>,
     /// The number of their group; ignored likewise.
     pub gid: Option<u32>,
@@ -58,12 +58,12 @@ pub(super) const PERMISSIONS: u32 = 0o777;
 const SET_GROUP: u32 = 0o2000;
 
 impl PosixOptions {
-    /// Whether there is anything to [`apply`](PosixOptions::apply).
+    /// True if there is anything to [`apply`](PosixOptions::apply).
     pub(super) fn change_what_is_made(&self) -> bool {
         self.uid.is_some() || self.gid.is_some() || self.umask.is_some()
     }
 
-    /// Gives something new, which nobody sees yet or which is empty, the owner and the permissions that the
+    /// Gives a new file or directory, which is not visible yet or is empty, the owner and the permissions that the
     /// operator wants. `permissions` are those that an umask is taken from.
     pub(super) fn apply(&self, made: impl AsFd, permissions: u32) -> StoreResult<()> {
         if self.uid.is_some() || self.gid.is_some() {
@@ -81,7 +81,7 @@ impl PosixOptions {
         Ok(())
     }
 
-    /// What is left of `permissions`.
+    /// `permissions` without the bits of the umask.
     pub(super) fn permissions(&self, permissions: u32) -> u32 {
         permissions & !self.umask.unwrap_or(0) & PERMISSIONS
     }

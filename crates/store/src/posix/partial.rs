@@ -146,7 +146,7 @@ impl Ending for PosixEnding<'_> {
         if let Some(modified) = self.completion.modified {
             self.set_modified(file, modified)?;
         }
-        // While the file is ours, and when its times are what they will be.
+        // Before the file gets its owner, and after its times are set.
         *self.beside.borrow_mut() = checksums::keep_in_attributes(self.shared, file, self.checksums());
         Ok(self.shared.options.apply(file, self.permissions)?)
     }

@@ -10,7 +10,7 @@
 //! bucket; a bucket that is full loses its oldest record. The file is sparse: what was never written takes no
 //! space. A slot is written by one call and ends with its own CRC, so that one half-written, by a crash or by two
 //! at once, is none. Records of files that are gone are never found again and give way to others; a table that
-//! nobody wrote to for [`SIDE_CHECKSUMS_AGE_MAX`](limits::SIDE_CHECKSUMS_AGE_MAX) is removed. Everything in
+//! was not written to for [`SIDE_CHECKSUMS_AGE_MAX`](limits::SIDE_CHECKSUMS_AGE_MAX) is removed. Everything in
 //! it may be lost at any time: then checksums are computed again.
 //!
 //! ```text
@@ -39,7 +39,7 @@ const BUCKET_SLOTS: usize = 4;
 const BUCKET_BYTES: usize = SLOT_BYTES * BUCKET_SLOTS;
 const BUCKETS: u64 = (limits::SIDE_CHECKSUMS_MAX / BUCKET_SLOTS) as u64;
 
-/// What is in front of the record's own time: which file in which state, and which checksum of it.
+/// The part in front of the record's own time: the file, its state, and the kind of checksum.
 const KEY: std::ops::Range<usize> = 0..56;
 /// The part of it that finds the bucket, and the slot that a newer record of the same replaces.
 const KIND: usize = 4;
@@ -127,13 +127,13 @@ fn key_of(stat: &Statx, kind: ChecksumKind) -> Option<Slot> {
         ChecksumKind::Sha256 => 4,
         ChecksumKind::Sha1 => 5,
         ChecksumKind::PosixCrc => 6,
-        // Longer than a slot has room for; nobody is offered it.
+        // Longer than a slot has room for; no client is offered it.
         ChecksumKind::Sha512 => return None,
     };
     // 32 at most.
     slot[5] = kind.value_len() as u8;
     let identity = identity_of(stat);
-    // Where nobody knows when it was made, it is none other since nothing about it was changed: without that a
+    // Where the time when the file was made is unknown, that of its last change of any kind stands in: without it a
     // file of the same size and time, as of an archive that was unpacked, would do if it got the inode.
     let has_made = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
     let made = if has_made { stat.stx_btime } else { stat.stx_ctime };
@@ -228,7 +228,7 @@ mod tests {
             change(&mut other);
             assert_eq!(bench.kept(&other), None);
         }
-        // The same where nobody knows when it was made.
+        // The same where the time when it was made is unknown.
         let mut unknown = stat;
         unknown.stx_mask &= !StatxFlags::BTIME.bits();
         bench.keep(&unknown, 3);

@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Giving files away needs a privilege, which those who run the tests as root have.
+    /// Giving files away needs a privilege, which tests that run as root have.
     #[test]
     fn a_commit_that_is_refused_keeps_what_was_given_away_for_it() {
         let directory = tempfile::tempdir().unwrap();

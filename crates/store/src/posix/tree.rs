@@ -1,7 +1,7 @@
 //! Deletes trees of any depth and width in bounded memory and with few descriptors.
 //!
 //! No link is followed and no mount point crossed, by the kernel's own promise (`openat2`), so that
-//! nothing outside of the tree is touched, whatever others do to it meanwhile.
+//! nothing outside of the tree is touched, whatever other programs do to it meanwhile.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +18,8 @@ use crate::storage::FileIdentity;
 /// Directories that are held open, the deepest ones. Those above are opened again from below.
 const OPEN_MAX: usize = 32;
 
-/// How often a directory is read again that is not empty at its end: somebody adds to it, or the file
-/// system skips entries while others are removed.
+/// Times that a directory is read again that is not empty at its end: another program adds to it, or the file system
+/// skips entries while others are removed.
 const PASSES_MAX: usize = 64;
 
 const INSIDE: ResolveFlags =
@@ -35,7 +35,7 @@ struct Level {
     passes: usize,
 }
 
-/// What became of an attempt to remove a name without looking into it.
+/// The outcome of an attempt to remove a name without looking into it.
 enum Attempt {
     Gone,
     /// It is a directory with something in it.
@@ -123,7 +123,7 @@ pub(super) fn delete(base: BorrowedFd<'_>, name: &OsStr) -> StoreResult<()> {
     Ok(())
 }
 
-/// The directory that `directory` is in, if that still is the one we came from.
+/// The directory that `directory` is in, if that still is the one that the walk came from.
 fn reopen_above(directory: &Dir, expected: FileIdentity) -> StoreResult<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let above = openat(directory.fd()?, "..", flags, Mode::empty())?;
@@ -134,7 +134,7 @@ fn remove_name(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> S
     if !is_directory {
         match unlinkat(directory, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(Attempt::Gone),
-            // What POSIX says of a directory, and what Linux says.
+            // The error of POSIX for a directory, and that of Linux.
             Err(Errno::PERM | Errno::ISDIR) => {}
             Err(cause) => return Err(cause.into()),
         }
@@ -148,7 +148,7 @@ fn remove_name(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> S
     }
 }
 
-/// Whether something is mounted at `name` in `directory`, or below it. A rename would take it along.
+/// True if something is mounted at `name` in `directory`, or below it. A rename would take it along.
 pub(super) fn holds_mounts(directory: &OwnedFd, name: &OsStr) -> bool {
     use std::os::fd::AsRawFd;
     // A thread may have mounts of its own.

@@ -3,8 +3,8 @@
 //! What a crash leaves of a file that is changed in place, in the order of the steps:
 //!
 //! 1. What was kept of it is forgotten, and that is on the device (durability `file` and `dir`) before the first
-//!    byte changes: no checksum is ever one of other bytes. How that holds for all who read it meanwhile is told in
-//!    `posix/changes.rs`.
+//!    byte changes: no checksum is ever one of other bytes. `posix/changes.rs` says how that holds for all readers
+//!    meanwhile.
 //! 2. Bytes are written. A crash leaves some of them; that is what was asked for.
 //! 3. `close` moves the modification time on to a moment that no reader has seen, so that the tag is
 //!    another one even if all happened within one tick of the kernel's clock; syncs the bytes; *then* keeps
@@ -43,13 +43,13 @@ use crate::writable::{
     Disposition, Visibility, Whole, WriteOptions, check_length, end_of, existing_or_new, len_of,
 };
 
-/// As for reading.
+/// The flags for opening a file to change it; the others are those for reading.
 const WRITING: OFlags = OFlags::RDWR.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// What the owner of a file can do whatever a client wants: the storage itself needs it.
+/// Permissions that the owner of a file has whatever a client wants: the storage itself needs them.
 const OWN_PERMISSIONS: u32 = 0o600;
 
-/// What has bits beyond the permissions: to run as the owner or group, and to keep others' files.
+/// Bits beyond the permissions: to run as the owner or group, and to keep others' files.
 const SPECIAL: u32 = 0o7000;
 
 /// Within this time a change may get the same modification time as another: Linux' slowest clock has ticks of 10 ms.
@@ -60,7 +60,7 @@ pub struct PosixWritable {
     shared: Arc<Shared>,
     probe: CacheProbe,
     target: Target,
-    /// Held by everybody who changes the file, so that nobody does once it is closed.
+    /// Held while the file is being changed, so that no change comes after it is closed.
     is_closed: RwLock<bool>,
 }
 
@@ -73,7 +73,7 @@ enum Target {
 struct InPlace {
     file: File,
     changer: Mutex<Changer>,
-    /// Whether the changer began.
+    /// True when the changer has begun.
     has_begun: AtomicBool,
     /// Where it was made, if it was.
     made_in: Option<OwnedFd>,
@@ -153,7 +153,7 @@ fn require_nothing(shared: &Shared, path: &ObjectPath) -> StoreResult<()> {
     }
 }
 
-/// What it means that there is something where a file is to be made.
+/// The error of a file that is to be made where something is already.
 fn taken(shared: &Shared, path: &ObjectPath) -> StoreError {
     match shared.look(path) {
         Ok(found) if found.is_directory() => StoreError::NotAFile,
@@ -224,7 +224,7 @@ impl InPlace {
         })?;
         let prepared = shared.options.apply(&descriptor, permissions).and_then(|()| {
             let mut changer = Changer::new(identity_of(&look_at(&descriptor)?));
-            // It is new, and nothing was kept of it. From now on nobody keeps anything.
+            // It is new, and no checksum of it was kept. From now on none is.
             changer.begin(|| Ok(()))?;
             Ok(changer)
         });
@@ -259,7 +259,7 @@ impl InPlace {
     }
 
     /// Moves the modification time on if another change may have had the same. As far as this process may do it:
-    /// the file can be somebody else's.
+    /// the file can belong to another user.
     fn move_time_on(&self) {
         let now = SystemTime::now();
         let is_recent = look_at(&self.file).is_ok_and(|stat| {
@@ -435,7 +435,8 @@ pub(super) fn set_mode(shared: &Shared, path: &ObjectPath, mode: u32) -> StoreRe
     };
     match shared.open_served(path, READING) {
         Ok((found, metadata)) => Ok(fchmod(&found, permissions(&metadata))?),
-        // Its owner may change what nobody may read. The system call for it came with Linux 6.6; procfs is older.
+        // Its owner may change a file that no user may read. The system call for it came with Linux 6.6; procfs is
+        // older.
         Err(StoreError::Denied) => {
             let (found, metadata) = shared.open_served(path, OFlags::PATH | OFlags::CLOEXEC)?;
             let link = format!("/proc/thread-self/fd/{}", found.as_raw_fd());

@@ -2,8 +2,8 @@
 //!
 //! A file that is changed in place counts with the length that it has, however many have it open: they share what
 //! is known of it ([`Counted`]). Before it grows, the growth is counted; when a write fails, and after a cut, its
-//! length is looked at. One that has no name any more was counted off by whoever removed it: what it grows by then
-//! is reserved until nobody has it open.
+//! length is looked at. One that has no name any more was counted off by the removal: what it grows by then
+//! is reserved until it is not open any more.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,13 +28,13 @@ pub(super) struct Files {
 
 struct OpenFile {
     counted: Arc<Counted>,
-    /// Who have it open.
+    /// Number of handles that have it open.
     handles: usize,
 }
 
-/// What all who have a file open know of it.
+/// The knowledge about a file that all its handles share.
 struct Counted {
-    /// Held by everybody who may make it longer, and alone by who looks how long it is.
+    /// Held shared by every call that may make the file longer, and alone by one that looks at its length.
     growing: RwLock<()>,
     length: Mutex<Length>,
 }
@@ -44,7 +44,7 @@ struct Length {
     bytes: u64,
     /// When something was counted of which it is not known whether it was written.
     doubtful_since: Option<Before>,
-    /// What it grew by since it has no name.
+    /// The growth since it has no name.
     nameless: Reservation,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct QuotaInPlace {
     account: Arc<Account>,
     identity: FileIdentity,
     counted: Arc<Counted>,
-    /// What it is expected to grow by.
+    /// The growth that is expected of it.
     expected: Mutex<Reservation>,
 }
 
@@ -83,7 +83,7 @@ impl QuotaInPlace {
         let file = match open.entry(identity) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                // Whoever had it open before has counted all that it has now.
+                // All that it has now was counted by the handles that had it open before.
                 let bytes = inner.metadata()?.size_bytes;
                 let length = Mutex::new(Length {
                     bytes,
@@ -140,7 +140,8 @@ impl QuotaInPlace {
         Ok(())
     }
 
-    /// Cuts the file, if it is to be cut, while nobody makes it longer, and counts with the length that it has then.
+    /// Cuts the file, if it is to be cut, while no other call makes it longer, and counts with the length that it has
+    /// then.
     async fn look_at_length(&self, cut_to: Option<u64>) -> StoreResult<()> {
         let _alone = self.counted.growing.write().await;
         let before = self.account.before();
@@ -158,7 +159,7 @@ impl QuotaInPlace {
         cut
     }
 
-    /// Counts with the length that was found, of a file that nobody makes longer, since `before`.
+    /// Counts with the length that was found, of a file that no call makes longer, since `before`.
     fn has_length(&self, now_bytes: u64, before: Before) {
         let mut length = self.lock_length();
         let before = length.doubtful_since.take().unwrap_or(before);
@@ -179,7 +180,8 @@ impl QuotaInPlace {
     }
 }
 
-/// Something counted that is not known to be written: whoever wrote it was cancelled, and waited for the storage by then.
+/// Something counted that is not known to be written: the call that wrote it was cancelled while it waited for the
+/// storage.
 struct Unfinished<'a> {
     file: &'a QuotaInPlace,
     /// `None` when it is known.
@@ -201,7 +203,7 @@ impl Drop for QuotaInPlace {
             file.get_mut().handles -= 1;
             if file.get().handles == 0 {
                 file.remove();
-                // Nobody makes it longer any more.
+                // No handle is left that could make it longer.
                 let since = self.lock_length().doubtful_since;
                 if let (Some(since), Ok(now)) = (since, self.inner.metadata()) {
                     self.has_length(now.size_bytes, since);
@@ -211,7 +213,7 @@ impl Drop for QuotaInPlace {
     }
 }
 
-/// What is passed on as it is.
+/// The methods that are passed on unchanged.
 macro_rules! delegate {
     () => {
         fn turns(&self) -> &Arc<Turns> {
@@ -284,7 +286,7 @@ impl WritableFile for QuotaInPlace {
     fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
         Box::pin(async move {
             let closed = self.inner.close(whole).await;
-            // What it was expected to become others may have now.
+            // The reservation is given back: other files may take the room.
             let mut expected = self.lock_expected();
             let unused_bytes = expected.bytes;
             self.account.release(expected.take(unused_bytes));
@@ -331,7 +333,7 @@ impl QuotaWhenClosed {
     }
 }
 
-/// Its bytes are gone before others may have the room.
+/// Its bytes are gone before the room is given to other files.
 async fn give_up(inner: Arc<dyn WritableFile>, reservation: Reservation) {
     inner.discard().await;
     drop(reservation);
@@ -378,7 +380,7 @@ impl WritableFile for QuotaWhenClosed {
         Box::pin(async move {
             let before = self.account.before();
             let committed = self.inner().close(whole).await?;
-            // Before the reservation goes: at no moment may others have the room.
+            // Before the reservation ends: at no moment is the room free for other files.
             self.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
             if let Some(reservation) = self.lock_reservation().as_mut() {
                 let reserved_bytes = reservation.bytes;
@@ -391,7 +393,7 @@ impl WritableFile for QuotaWhenClosed {
 
     fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // Whoever else has it ends it.
+            // Of several references, the last one ends it.
             let Some(mut file) = Arc::into_inner(self) else { return };
             let reservation = file.lock_reservation().take();
             if let (Some(inner), Some(reservation)) = (file.inner.take(), reservation) {

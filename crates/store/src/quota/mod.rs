@@ -1,12 +1,12 @@
 //! A limit on what an export may hold, around any storage.
 //!
-//! What is there is counted once by a walk ([`QuotaStorage::recount`]) and then kept up to date with every
-//! change made through this storage. An upload reserves its length when it begins, or, if that is not known, as it
-//! grows; what is reserved counts as used, so that uploads together never hold more than the limit. Whoever
-//! does not fit is told [`OverQuota`](StoreError::OverQuota): at [`create`](Storage::create) when the length is known,
-//! before a byte comes. A file that is replaced counts until it is. What is written in place counts as the file grows,
-//! and is given back when it is cut (`quota/in_place.rs`). A target that a copy will go on with counts as used while it is not
-//! open (`quota/target.rs`).
+//! What is there is counted once by a walk ([`QuotaStorage::recount`]) and then kept up to date with every change
+//! made through this storage. An upload reserves its length when it begins, or, if that is not known, as it grows;
+//! what is reserved counts as used, so that uploads together never hold more than the limit. An upload that does not
+//! fit is refused with [`OverQuota`](StoreError::OverQuota): at [`create`](Storage::create) when the length is known,
+//! before a byte comes. A file that is replaced counts until it is. What is written in place counts as the file
+//! grows, and is given back when it is cut (`quota/in_place.rs`). A target that a copy will go on with counts as used
+//! while it is not open (`quota/target.rs`).
 //!
 //! What is counted is the length of every file under each of its names; directories and links count nothing. What
 //! other programs change in the export is noticed by the next recount, and so is it when two changes of one name
@@ -34,7 +34,7 @@ use crate::target::Targets;
 use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
 
-/// How often a removal is tried again whose file was replaced since it was looked at.
+/// Times that a removal is tried again whose file was replaced since it was looked at.
 const REMOVE_TRIES_MAX: usize = 64;
 
 /// A storage that refuses what would make it hold more than its limit.
@@ -43,21 +43,21 @@ pub struct QuotaStorage {
     account: Arc<Account>,
     /// Those that are open for being changed in place.
     files: Arc<Files>,
-    /// Held by what opens a target, and alone by what removes those that are abandoned: it is known then how much goes.
+    /// Held shared while a target is opened, and alone while abandoned ones are removed: the bytes that go are known then.
     opening: RwLock<()>,
 }
 
-/// How a quota stands.
+/// The state of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaUsage {
-    /// What the export may hold.
+    /// The most that the export may hold.
     pub limit_bytes: u64,
-    /// What it holds, as far as it is known.
+    /// The bytes that it holds, as far as they are known.
     pub used_bytes: u64,
-    /// What running uploads may still make of it.
+    /// The bytes that running uploads may still add.
     pub reserved_bytes: u64,
-    /// Whether it was counted at all. Before, what was there from the start is not in `used_bytes`, and an
-    /// upload is refused only for what came since.
+    /// True if a walk has counted the export. Before, the files that were there from the start are not in `used_bytes`,
+    /// and an upload is refused only for what came since.
     pub is_counted: bool,
 }
 
@@ -71,7 +71,7 @@ struct State {
     used_bytes: u64,
     reserved_bytes: u64,
     is_counted: bool,
-    /// What was added since the walk began that is running. It may have seen it or not.
+    /// Bytes added since the running walk began. It may have seen them or not.
     added_bytes: u64,
     /// A walk that a later one has overtaken counts nothing.
     walk: u64,
@@ -155,7 +155,7 @@ impl Account {
         state.used_bytes = state.used_bytes.saturating_add(added).saturating_sub(removed);
     }
 
-    /// Whether a walk is or was under way since `before`: what was moved may have got past it.
+    /// True if a walk is or was under way since `before`: what was moved may have got past it.
     fn met_a_walk(&self, before: Before) -> bool {
         before.walk != before.counted || self.lock().walk != before.walk
     }
@@ -199,7 +199,7 @@ impl QuotaStorage {
         Ok(self.usage())
     }
 
-    /// How it stands.
+    /// The state of the quota.
     pub fn usage(&self) -> QuotaUsage {
         let state = self.account.lock();
         QuotaUsage {
@@ -257,7 +257,7 @@ impl QuotaStorage {
         Ok(found_bytes)
     }
 
-    /// What goes when whatever is at `path` goes.
+    /// The bytes that are gone when `path` is removed.
     async fn bytes_at(&self, path: &ObjectPath) -> StoreResult<u64> {
         match self.inner.look(path).await {
             Ok(_) if self.is_link_at(path).await? => Ok(0),
@@ -302,7 +302,7 @@ impl QuotaStorage {
                 }
             }
         }
-        // Somebody writes to it all the time. What it has come to meanwhile is for the next walk.
+        // Another handle writes to it all the time. Its growth meanwhile is for the next walk.
         let removed_bytes = self.bytes_at(path).await?;
         let before = self.account.before();
         self.inner.remove(path, expectation).await?;
@@ -475,7 +475,7 @@ impl Storage for QuotaStorage {
     }
 }
 
-/// What nothing is to be counted of goes to the storage inside; where that has no extras, it is asked for none.
+/// Passes calls that change no count to the extras of the storage inside, or fails where that has none.
 macro_rules! of_extras {
     ($self:ident, |$extras:ident| $call:expr) => {
         match $self.extras() {
@@ -507,7 +507,7 @@ impl PosixExtras for QuotaStorage {
                 self.account.change(before, 0, replaced_bytes);
             }
             if self.account.met_a_walk(before) {
-                // It was moved: what cannot be told of it now is told by the next walk.
+                // It was moved: bytes that cannot be counted now are counted by the next walk.
                 self.account.add_unseen(before, self.bytes_at(to).await.unwrap_or(0));
             }
             Ok(replaced)
@@ -565,7 +565,7 @@ impl PosixExtras for QuotaStorage {
     }
 }
 
-/// What an upload may become. Given back when it is dropped.
+/// The most that an upload may add. Given back when it is dropped.
 struct Reservation {
     account: Arc<Account>,
     bytes: u64,
@@ -633,7 +633,7 @@ impl Drop for QuotaUpload {
     }
 }
 
-/// Its bytes are gone before others may have the room.
+/// Its bytes are gone before the room is given to other files.
 async fn give_up(inner: Box<dyn Upload>, reservation: Mutex<Reservation>) {
     inner.discard().await;
     drop(reservation);
@@ -670,7 +670,7 @@ impl Upload for QuotaUpload {
             let account = Arc::clone(&reservation.lock().unwrap_or_else(PoisonError::into_inner).account);
             let before = account.before();
             let committed = inner.commit(completion).await?;
-            // Before the reservation goes: at no moment may others have the room.
+            // Before the reservation ends: at no moment is the room free for other files.
             account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
             drop(reservation);
             Ok(committed)

@@ -125,7 +125,7 @@ impl Drop for QuotaTarget {
     fn drop(&mut self) {
         let mut state = self.lock();
         if let Some(reservation) = state.reservation.take() {
-            // Before the reservation goes: at no moment may others have the room.
+            // Before the reservation ends: at no moment is the room free for other files.
             self.account.change(self.account.before(), state.end_bytes, 0);
             drop(reservation);
         }
@@ -160,7 +160,7 @@ impl Target for QuotaTarget {
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
         let before = self.account.before();
         let committed = self.inner.commit(size_bytes, completion)?;
-        // Before the reservation goes: at no moment may others have the room.
+        // Before the reservation ends: at no moment is the room free for other files.
         self.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
         drop(self.lock().reservation.take());
         Ok(committed)
@@ -168,7 +168,7 @@ impl Target for QuotaTarget {
 
     fn discard(&self) {
         self.inner.discard();
-        // Its bytes are gone before others may have the room.
+        // Its bytes are gone before the room is given to other files.
         drop(self.lock().reservation.take());
     }
 }

@@ -198,7 +198,7 @@ impl BlockingStorage for Watched {
     }
 }
 
-/// What somebody else does meanwhile, where the storage blocks.
+/// The change by another client meanwhile, where the storage blocks.
 fn meanwhile<T>(task: impl Future<Output = T>) -> T {
     Handle::current().block_on(task)
 }
@@ -419,7 +419,7 @@ async fn what_grows_without_a_name_is_given_back_when_nobody_has_it_open() {
     assert!(quota.files.is_empty());
 }
 
-/// Whoever is cancelled while a write waits for the device has counted what was never written.
+/// A call that is cancelled while its write waits for the device has counted bytes that were never written.
 #[tokio::test]
 async fn a_write_that_is_cancelled_counts_nothing_in_the_end() {
     let memory = MemoryStorage::new();

@@ -34,8 +34,8 @@ const READS_AHEAD_MAX: usize = 16;
 
 type Step<T> = std::result::Result<T, End>;
 
-/// What the plan has asked for.
-struct Asked {
+/// A range that the plan has asked for.
+struct Requested {
     range: ByteRange,
     /// Where its next read begins.
     next: u64,
@@ -65,7 +65,7 @@ struct Reading {
     at: u64,
 }
 
-/// What came.
+/// An answer.
 enum Came {
     Next(Result<Next>),
     Bytes(Result<usize>),
@@ -76,7 +76,7 @@ struct Reader<'a> {
     file: OpenFile,
     size_bytes: u64,
     is_paged: bool,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Requested>,
     /// Requests of the plan that are over.
     over: u64,
     chunks: Vec<Chunk>,
@@ -139,7 +139,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     if let Some(shared) = &reader.bound
         && (!matches!(end, End::Lost(Loss::Closed, _)) || !reader.has_answered && !reader.chunks.is_empty())
     {
-        // Nobody knows why: the next lane has a session of its own.
+        // The cause is unknown; the next lane has a session of its own.
         shared.refuse();
     }
     if let Some(main) = main.filter(MainStream::is_used)
@@ -216,7 +216,7 @@ impl Reader<'_> {
     /// Takes an order.
     fn ask(&mut self, range: ByteRange) {
         let range = range.intersection(ByteRange::new(0, self.size_bytes));
-        self.asked.push_back(Asked { range, next: range.start(), missing: range.len(), early: (0, 0) });
+        self.asked.push_back(Requested { range, next: range.start(), missing: range.len(), early: (0, 0) });
         // Nothing to wait for.
         self.settle();
     }
@@ -324,7 +324,7 @@ impl Reader<'_> {
         if matches!(said, Said::Later(_)) {
             return Ok(());
         }
-        // What is no read of ours was sent beside them, and its answer is not waited for.
+        // An answer to another request than a read: it was sent beside them, and its answer is not waited for.
         let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == stream) else {
             if let Some(shared) = self.shared.upgrade() {
                 shared.pass_on(stream, said);
@@ -355,7 +355,7 @@ impl Reader<'_> {
                 })
             }
             Said::Redirect(_) | Said::Wait(_) => {
-                let message = "it sends a read elsewhere, or a part of it";
+                let message = "it redirects a read, or delays the rest of one, which is not supported";
                 let error = Error::new(ErrorKind::Unsupported, message).endpoint(&self.file.url);
                 Err(End::Lost(Loss::Failed, Some(error)))
             }
@@ -514,7 +514,7 @@ async fn elsewhere(substream: &mut Option<SubStream>) -> (StreamId, Said) {
     }
 }
 
-/// What the source sent is not to be believed either.
+/// The bytes that the source sent do not count either.
 fn dead(lane: &Lane, error: Error) -> End {
     End::Dead { error: error.endpoint(&lane.source.url), forget: true }
 }

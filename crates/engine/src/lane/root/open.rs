@@ -74,7 +74,7 @@ async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<By
         match file.stat {
             Some(_) => Ok(file),
             None => {
-                Err(Error::new(ErrorKind::Protocol, "it does not say how large the file is").endpoint(&url))
+                Err(Error::new(ErrorKind::Protocol, "it does not state the size of the file").endpoint(&url))
             }
         }
     };

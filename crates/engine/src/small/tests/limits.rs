@@ -115,7 +115,7 @@ async fn what_is_complete_is_visible_while_others_are_waited_for() {
         // So that the files come in their order.
         Arc::get_mut(&mut small.shared).unwrap().bounds.fetchers_max = 1;
         let ended = fetch_by(small, &server, dir.path(), true).await;
-        // Who is silent for too long is given up.
+        // A server that is silent for too long is given up.
         assert_eq!((ended.copied.len(), ended.returned.len()), (FILES, 0), "{begins_at}");
     }
 }

@@ -11,11 +11,11 @@ use gridlane_xrd::request::{Close, PgWrite, Write};
 use gridlane_xrd::{PathId, StreamId};
 use tokio::time::{sleep, timeout};
 
-/// How long the answer to the close may take: the server may sync a large file first.
+/// The time that the answer to the close may take: the server may sync a large file first.
 const CLOSE_MAX: Duration = Duration::from_secs(300);
-/// How long a server that has closed the connection may take to say why.
+/// The time that a server that has closed the connection may take to say why.
 const LAST_WORD_MAX: Duration = Duration::from_secs(2);
-/// How often a page is sent that comes wrong: a path that damages it so often damages all of them.
+/// Times that a page is sent that arrives damaged: a path that damages it so often damages all of them.
 const PAGE_ATTEMPTS_MAX: u32 = 4;
 
 const _: () = assert!(ROOT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
@@ -24,7 +24,7 @@ const _: () = assert!(ROOT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 pub(super) struct Writing {
     file: OpenFile,
     has_pages: bool,
-    /// What is collected and not sent yet: with checksums, if pages have them.
+    /// Bytes that are collected and not sent yet: with checksums, if pages have them.
     buffer: Vec<u8>,
     /// Where it belongs.
     buffer_at: u64,
@@ -32,7 +32,7 @@ pub(super) struct Writing {
     buffer_bytes: usize,
     /// The beginning of a page.
     begun: Vec<u8>,
-    /// What is sent and not answered.
+    /// A request that is sent and not answered.
     sent: HashMap<StreamId, Sent>,
     sent_bytes: usize,
     /// Buffers that are used again.
@@ -49,7 +49,7 @@ enum Sent {
 struct Chunk {
     offset: u64,
     bytes: Vec<u8>,
-    /// How often they came wrong, when they are a page that is sent again.
+    /// Times that it arrived damaged, when it is a page that is sent again.
     failures: u32,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Result};
-use gridlane_engine::{Place, TargetSpec};
+use gridlane_engine::{OpenTarget, TargetSpec};
 use gridlane_share::Turns;
 use gridlane_store::journal::Record;
 use gridlane_store::storage::FileIdentity;
@@ -58,7 +58,7 @@ impl Memory {
 
     pub(crate) fn spec(self: &Arc<Memory>) -> TargetSpec {
         let completion = Expectation::Absent.into();
-        Place { target: self.clone(), found: Found::Nothing, completion }.into()
+        OpenTarget { target: self.clone(), found: Found::Nothing, completion }.into()
     }
 
     /// The bytes that are visible, and what was said of them.

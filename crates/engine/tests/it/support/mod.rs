@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gridlane_core::{Url, checksum::adler32};
-use gridlane_engine::{CopySpec, Event, Observer, Outcome, Place, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, OpenTarget, Outcome, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -261,7 +261,7 @@ pub(crate) fn to_file_by(path: &Path, keys: JournalKeys) -> TargetSpec {
     let path = path.to_owned();
     TargetSpec::Anywhere(Box::pin(async move {
         let (target, found) = PathTarget::open(&path, &keys)?;
-        Ok(Place { target: Arc::new(target), found, completion: Expectation::Absent.into() })
+        Ok(OpenTarget { target: Arc::new(target), found, completion: Expectation::Absent.into() })
     }))
 }
 

@@ -1,7 +1,7 @@
-//! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249). A manager of
-//! XRootD's protocol is asked where else it is.
+//! The use of other replicas and of the metalink that a server states with a file (RFC 6249). A manager of XRootD's
+//! protocol is asked for the other replicas.
 //!
-//! A hint, never a fact. A replica that only a server named has no vote about size or checksum, and
+//! They are hints, never facts. A replica that only a server named has no vote about size or checksum, and
 //! is used only where a checksum of the whole will be compared that does not come from it. From https nothing
 //! leads to what is not encrypted.
 
@@ -9,13 +9,13 @@ use gridlane_core::limits::{SERVED_METALINK_BYTES_MIN, SERVED_REPLICAS_MAX, SOUR
 use gridlane_core::{Error, ErrorKind, Result, Url};
 
 use crate::events::Event;
-use crate::links::{FoundMetalink, Served};
+use crate::links::{FoundMetalink, ServerLinks};
 use crate::replica::Replica;
 use crate::run::Run;
 
 impl Run<'_> {
-    /// A source has said what else there is.
-    pub(crate) fn served(&mut self, source: usize, served: Served) -> Result<()> {
+    /// Takes the replicas and the metalink that a source has stated.
+    pub(crate) fn add_server_links(&mut self, source: usize, served: ServerLinks) -> Result<()> {
         if self.judge.is_described() || self.judge.members()[source].is_served {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl Run<'_> {
         Err(continues_with_metalink())
     }
 
-    /// A source turned out to be a metalink: it is for whoever reads those.
+    /// Ends the copy at a source that turned out to be a metalink: the caller reads it.
     pub(crate) fn is_metalink(&mut self, source: usize) -> Result<()> {
         let url = self.replicas[source].source.url.clone();
         self.found_metalink = Some(FoundMetalink { url, is_source: true, size_bytes: None, checksum: None });

@@ -1,4 +1,4 @@
-//! Uploads that are begun anew: what was sent on a connection that broke cannot be gone on with.
+//! Uploads that are begun anew: those whose connection broke cannot be continued.
 //!
 //! The server may only be started again. A copy to a file survives that, since its ranges are asked for anew; an upload
 //! is one request, or one open file, and has to begin with the first byte. Its sources can be read again.
@@ -12,9 +12,9 @@ use gridlane_peer::Client;
 use crate::source::Source;
 use crate::{Options, Report, TargetSpec, digests};
 
-/// When an upload is begun anew, and when it is given up.
+/// The rule by which an upload is begun anew or given up.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct Retry {
     patience: Duration,
     /// Since then no connection could be made.
     away_since: Time,
@@ -23,13 +23,13 @@ pub(crate) struct Again {
     backoff: Backoff,
 }
 
-impl Again {
-    /// For an upload whose server's silence is borne for so long.
-    pub(crate) fn new(patience: Duration) -> Again {
-        Again { patience, away_since: Time::ZERO, broken: 0, backoff: Backoff::new() }
+impl Retry {
+    /// The rule for an upload with this limit for its server's silence.
+    pub(crate) fn new(patience: Duration) -> Retry {
+        Retry { patience, away_since: Time::ZERO, broken: 0, backoff: Backoff::new() }
     }
 
-    /// After which pause to begin anew; `None`: `error` is the last word. Times are from the beginning of the copy.
+    /// The pause after which to begin anew; `None`: the upload fails with `error`. Times are from the beginning of the copy.
     pub(crate) fn after(&mut self, error: &Error, now: Time) -> Option<Duration> {
         match error.kind() {
             ErrorKind::Network if error.is_unreached() => {}
@@ -52,13 +52,13 @@ impl Again {
     }
 }
 
-/// Whether an attempt has sent all bytes, which are compared when all are there.
+/// True if an attempt has sent all bytes, which are compared when all are there.
 pub(crate) fn is_whole(report: &Report) -> bool {
     report.checksum.is_some() && report.size_bytes.is_some()
 }
 
-/// Whether a server that refuses another attempt, since the file is there, has the bytes of an earlier one: it has stored
-/// them, and its answer was lost. Only its own checksum proves that.
+/// True if a server that refuses another attempt, since the file is there, has the bytes of an earlier one: it has
+/// stored them, and its answer was lost. Only its own checksum proves that.
 pub(crate) async fn has_what_was_sent(client: &Client, url: &Url, sent: &Report, options: &Options) -> bool {
     let Some(checksum) =
         sent.checksum.as_ref().filter(|_| sent.verified.is_some() || !options.require_verified)
@@ -74,8 +74,8 @@ pub(crate) async fn has_what_was_sent(client: &Client, url: &Url, sent: &Report,
     }
 }
 
-/// The same target for another attempt; `None`: what it has taken cannot be called back, or is gone on with.
-pub(crate) fn same(target: &TargetSpec) -> Option<TargetSpec> {
+/// The same target for another attempt; `None`: the bytes that it has taken cannot be taken back, or are continued.
+pub(crate) fn same_target(target: &TargetSpec) -> Option<TargetSpec> {
     match target {
         TargetSpec::Upload { url, overwrite, modified } => {
             Some(TargetSpec::Upload { url: url.clone(), overwrite: *overwrite, modified: *modified })
@@ -100,29 +100,29 @@ mod tests {
             Error::new(ErrorKind::Network, "refused").unreached(),
             Error::new(ErrorKind::Network, "the connection broke"),
         );
-        let mut again = Again::new(Duration::from_secs(60));
-        assert_eq!(again.after(&away, at_s(0)), Some(RECONNECT_PAUSE));
-        assert_eq!(again.after(&away, at_s(1)), Some(2 * RECONNECT_PAUSE));
-        assert_eq!(again.after(&away, at_s(10)), None, "it was never there");
-        let mut again = Again::new(Duration::from_secs(60));
-        assert_eq!(again.after(&broken, at_s(5)), Some(RECONNECT_PAUSE));
+        let mut retry = Retry::new(Duration::from_secs(60));
+        assert_eq!(retry.after(&away, at_s(0)), Some(RECONNECT_PAUSE));
+        assert_eq!(retry.after(&away, at_s(1)), Some(2 * RECONNECT_PAUSE));
+        assert_eq!(retry.after(&away, at_s(10)), None, "it was never there");
+        let mut retry = Retry::new(Duration::from_secs(60));
+        assert_eq!(retry.after(&broken, at_s(5)), Some(RECONNECT_PAUSE));
         for s in 5..64 {
-            assert!(again.after(&away, at_s(s)).is_some_and(|pause| pause <= RECONNECT_PAUSE_MAX));
+            assert!(retry.after(&away, at_s(s)).is_some_and(|pause| pause <= RECONNECT_PAUSE_MAX));
         }
-        let busy = Error::new(ErrorKind::Busy, "somebody else has it open");
-        assert!(again.after(&busy, at_s(64)).is_some());
-        assert_eq!(again.after(&away, at_s(65)), None, "patience has ended");
-        assert_eq!(Again::new(Duration::from_secs(60)).after(&busy, at_s(0)), None);
+        let busy = Error::new(ErrorKind::Busy, "another client has it open");
+        assert!(retry.after(&busy, at_s(64)).is_some());
+        assert_eq!(retry.after(&away, at_s(65)), None, "patience has ended");
+        assert_eq!(Retry::new(Duration::from_secs(60)).after(&busy, at_s(0)), None);
     }
 
     #[test]
     fn what_breaks_each_time_is_given_up_and_what_is_wrong_at_once() {
         let broken = Error::new(ErrorKind::Network, "the connection broke");
-        let mut again = Again::new(Duration::from_secs(60));
-        let attempts = (0..).take_while(|s| again.after(&broken, at_s(*s)).is_some()).count();
+        let mut retry = Retry::new(Duration::from_secs(60));
+        let attempts = (0..).take_while(|s| retry.after(&broken, at_s(*s)).is_some()).count();
         assert_eq!(attempts, UPLOADS_AGAIN_MAX as usize);
         for kind in [ErrorKind::Denied, ErrorKind::Timeout, ErrorKind::Precondition, ErrorKind::Protocol] {
-            assert_eq!(Again::new(Duration::from_secs(60)).after(&Error::new(kind, "no"), at_s(0)), None);
+            assert_eq!(Retry::new(Duration::from_secs(60)).after(&Error::new(kind, "no"), at_s(0)), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The journal is told which object this is, which sources, which checksum, which bytes.
+//! The records of a copy for its journal: the object, its sources, its checksum, and the bytes that are written.
 
 use gridlane_core::{Checksum, Result};
 use gridlane_store::Target;
@@ -35,7 +35,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the journal which version a source has.
+    /// Records the version that a source has.
     pub(crate) async fn journal_source(&self, source: usize) -> Result<()> {
         let source = &self.replicas[source].source;
         let Some(identity) = source.identity().filter(|_| self.journal_begun) else { return Ok(()) };
@@ -43,7 +43,7 @@ impl Run<'_> {
         self.record(&[Record::Source { id, url, validator: identity.validator }]).await
     }
 
-    /// Tells the journal the agreed checksum.
+    /// Records the agreed checksum.
     pub(crate) async fn journal_digest(&self, checksum: &Checksum) -> Result<()> {
         match self.journal_begun {
             true => self.record(&[Record::Digest { value: checksum.to_string() }]).await,
@@ -51,7 +51,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the journal which bytes have been written since the last time.
+    /// Records the bytes that have been written since the last time.
     pub(crate) async fn journal(&mut self) -> Result<()> {
         self.journaled_at = self.pace.now();
         if !self.journal_begun {
@@ -59,7 +59,7 @@ impl Run<'_> {
             return Ok(());
         }
         let record = |target: &dyn Target| {
-            // Not before there is leave to write them: a copy that is stopped while it waits loses none.
+            // Taken only once the write may begin: a copy that is stopped while it waits for that loses none.
             let pieces = self.target.ledger().take_unjournaled();
             let records: Vec<Record> = pieces
                 .iter()

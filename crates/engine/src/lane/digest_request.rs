@@ -1,8 +1,8 @@
-//! The checksum, asked for on the connection of a lane.
+//! The digest request on the connection of a lane.
 //!
-//! With the first bytes that the lane asks for, or with a question of its own: while there is nothing to fetch, or
-//! behind an answer that did not say it. What a server has to think about for long would keep bytes waiting, so only
-//! small files are asked about in this way.
+//! It goes with the request for the first bytes, or is a HEAD of its own: while there is nothing to fetch, or behind an
+//! answer that did not state the checksum. A checksum that takes the server long would keep bytes waiting, so only those
+//! of small files are asked for in this way.
 
 use gridlane_core::limits::{DIGEST_HEAD_MAX, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Result, Url};
@@ -10,65 +10,65 @@ use gridlane_dav::ResponseHead;
 use gridlane_peer::http::{Connection, Request, Response};
 use tokio::time::timeout;
 
-use super::{Asks, Lane};
+use super::{DigestQuery, Lane};
 use crate::digests;
-use crate::links::Served;
+use crate::links::ServerLinks;
 use crate::notice::Notice;
 
-/// A checksum that is to be asked for, or whose answer is to come.
-pub(super) struct Asking {
-    asks: Asks,
-    /// What the servers on the way said.
-    served: Served,
-    /// The question was sent on the connection that there is; so many other answers come before its own.
+/// A digest request that is to be sent, or whose answer is to come.
+pub(super) struct DigestRequest {
+    asks: DigestQuery,
+    /// The links and replicas that the servers on the way stated.
+    served: ServerLinks,
+    /// It was sent on the present connection; so many other answers come before its own.
     behind: Option<usize>,
-    /// It was asked with a request for the file's first byte.
+    /// It was sent as a request for the file's first byte.
     is_probe: bool,
 }
 
-impl Asking {
-    pub(super) fn new(asks: Asks) -> Asking {
-        Asking { asks, served: Served::default(), behind: None, is_probe: false }
+impl DigestRequest {
+    pub(super) fn new(asks: DigestQuery) -> DigestRequest {
+        DigestRequest { asks, served: ServerLinks::default(), behind: None, is_probe: false }
     }
 
-    /// There is a new connection, on which nothing was asked.
+    /// Begins anew on a new connection.
     pub(super) fn begin(&mut self) {
         (self.behind, self.is_probe) = (None, false);
     }
 
-    /// Whether it was asked with a request for the first byte, whose answer also tells how large the file is.
+    /// True if it was sent as a request for the first byte, whose answer also states the size of the file.
     pub(super) fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// Whether its question was sent.
+    /// True if a request of its own was sent.
     pub(super) fn is_sent(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Whether the next answer is its own.
+    /// True if the next answer on the connection is its own.
     pub(super) fn is_next(&self) -> bool {
         self.behind == Some(0)
     }
 
-    /// Another answer is over; whether its own is the next one now.
+    /// Another answer is over; returns true if its own is the next one now.
     pub(super) fn pass(&mut self) -> bool {
         let was_next = self.is_next();
         self.behind = self.behind.map(|behind| behind.saturating_sub(1));
         self.is_next() && !was_next
     }
 
-    /// Asks for it too with a request for bytes.
+    /// Adds the digest request to a request for bytes.
     pub(super) fn add_to<'a>(&self, request: Request<'a>) -> Request<'a> {
         request.header("Want-Digest", gridlane_dav::digest::name(self.asks.kind))
     }
 
-    /// Remembers what the head of an answer says beside its bytes.
+    /// Remembers the links in the head of an answer.
     pub(super) fn note(&mut self, url: &Url, head: &ResponseHead) {
         self.served.take(url, &head.headers);
     }
 
-    /// Sends its own question, behind `unanswered` others.
+    /// Sends a HEAD of its own, behind `unanswered` other requests.
     pub(super) async fn send(
         &mut self,
         connection: &mut Connection,
@@ -80,18 +80,18 @@ impl Asking {
         sent
     }
 
-    /// Asks by a request for the first byte, in front of all others. While nobody has said how large the file is, what
-    /// else a lane asks for may be behind its end, and answered with an error that says no checksum. To a question
-    /// of its own, a server would read all of a large file first; to this one few do.
+    /// Asks by a request for the first byte, in front of all others. While the size of the file is unknown, the
+    /// lane's other requests may lie behind its end, and are then answered with an error that states no checksum. For
+    /// a HEAD of its own, a server would read all of a large file first; for this request few do.
     pub(super) async fn send_probe(&mut self, connection: &mut Connection, url: &Url) -> Result<()> {
         let sent = connection.send(&self.add_to(Request::new("GET", url).header("Range", "bytes=0-0"))).await;
         (self.behind, self.is_probe) = (sent.is_ok().then_some(0), true);
         sent
     }
 
-    /// The answer to the request for bytes with which it was asked for has begun. What is left: a question of its own, if
-    /// the answer does not say it and there is room for one.
-    pub(super) fn told(mut self, lane: &Lane, response: &Response) -> Option<Asking> {
+    /// The answer to the request for bytes that carried it has begun. Returns the digest request for a HEAD of its own, if
+    /// the answer does not state the checksum and there is room for one.
+    pub(super) fn answered_with_bytes(mut self, lane: &Lane, response: &Response) -> Option<DigestRequest> {
         self.begin();
         let said = response.head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
         let Some(checksum) = said else {
@@ -112,7 +112,7 @@ impl Asking {
         None
     }
 
-    /// Its own question was answered. `false`: not with a success, so that bytes that belong to nothing may follow.
+    /// Its own HEAD was answered. `false`: without success, so that a body may follow that is of no use.
     pub(super) fn answered(mut self, lane: &Lane, url: &Url, response: &Response) -> bool {
         let head = &response.head;
         if !head.status.is_success() {
@@ -135,21 +135,21 @@ impl Asking {
         true
     }
 
-    /// It cannot be asked for here.
+    /// Gives up: the checksum cannot be asked for here.
     pub(super) fn give_up(self, lane: &Lane) {
         lane.tell(Notice::DigestUnsaid { source: lane.source.number });
         self.pass_on(lane);
     }
 
     fn pass_on(self, lane: &Lane) {
-        if self.asks.follow_links && self.served != Served::default() {
-            lane.tell(Notice::Served { source: lane.source.number, served: self.served });
+        if self.asks.follow_links && self.served != ServerLinks::default() {
+            lane.tell(Notice::ServerLinks { source: lane.source.number, served: self.served });
         }
     }
 }
 
-/// Nobody waits any more for the only answer that is still to come on a connection. When it has come, the next copy
-/// can use the connection.
+/// Leaves a connection whose only outstanding answer is of no use any more. When it has come, the next copy can use the
+/// connection.
 pub(super) fn leave(mut connection: Connection) {
     tokio::spawn(async move {
         let _ = timeout(DIGEST_HEAD_MAX, connection.response()).await;

@@ -1,4 +1,4 @@
-//! Replicas that nobody but a server named.
+//! Replicas that only a server named.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
@@ -57,6 +57,6 @@ async fn what_a_named_replica_sent_is_not_taken_when_nobody_vouches_for_it_any_m
     let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
     let mut heard = Heard::default();
     let outcome = copy(spec, client, &mut heard, std::future::pending()).await;
-    // Why it says that it failed depends on who was faster.
+    // Why it says that it failed depends on the faster of the two.
     assert!(outcome.result.is_err() && !path.exists(), "{:?}", heard.0);
 }

@@ -1,8 +1,9 @@
-//! Who is asked for the checksum, and how.
+//! The requests for checksums: the sources that get one, and its connection.
 //!
-//! Of a small file each source is asked on the connection of its lane, so that nobody is connected to twice: with the
-//! first bytes that are asked for, or by a question of its own while there are no bytes to ask for. What a large file's
-//! server may have to read for long is asked for beside the data.
+//! Each source of a small file gets the request on the connection of its lane, which spares a second connection: with
+//! the first bytes that are asked for, or as a request of its own (HEAD) while there are no bytes to ask for. The
+//! checksum of a large file, for which the server may have to read all of it, is asked for beside the data, on a
+//! connection of its own.
 
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use gridlane_plan::judge::Event as Heard;
 use gridlane_plan::{Settings, SourceId, first_answer_max};
 
 use crate::digests;
-use crate::lane::{Asks, Command};
+use crate::lane::{Command, DigestQuery};
 use crate::run::Run;
 
 impl Run<'_> {
@@ -30,12 +31,12 @@ impl Run<'_> {
             self.replicas[source].asks_by_lane = true;
             return;
         }
-        self.ask_beside(source);
+        self.request_digest_beside(source);
     }
 
-    /// What a new lane to a source asks for beside bytes.
-    pub(crate) fn asks_of_lane(&mut self, source: usize) -> Option<Asks> {
-        let asks = Asks { kind: self.judge.first_kind(), follow_links: self.options.follow_links };
+    /// The request for the checksum that a new lane to a source makes along with those for bytes.
+    pub(crate) fn digest_query_of_lane(&mut self, source: usize) -> Option<DigestQuery> {
+        let asks = DigestQuery { kind: self.judge.first_kind(), follow_links: self.options.follow_links };
         std::mem::take(&mut self.replicas[source].asks_by_lane).then_some(asks)
     }
 
@@ -56,7 +57,7 @@ impl Run<'_> {
             if size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
                 // Bytes may soon be asked for on its lane, and would have to wait for the answer.
                 if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
-                    self.ask_beside(number);
+                    self.request_digest_beside(number);
                 }
                 continue;
             }
@@ -67,18 +68,19 @@ impl Run<'_> {
         }
     }
 
-    fn ask_beside(&mut self, source: usize) {
+    fn request_digest_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
         let follow_links = self.options.follow_links;
-        // The only source has nobody beside it who could be believed instead.
+        // With one source there is no other whose checksum could count instead.
         let is_alone = self.replicas.len() == 1;
         let until = (!is_alone).then(|| Instant::now() + first_answer_max(self.options.patience));
         let (client, kind, notices) = (self.client.clone(), self.judge.first_kind(), self.notify.clone());
         digests::ask(client, source, kind, follow_links, until, notices);
     }
 
-    /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
-    pub(crate) fn ask_instead(&mut self) {
+    /// Every byte is there: asks the sources whose checksums are waited for, and whose lanes were to ask and cannot,
+    /// on a connection of its own.
+    pub(crate) fn request_awaited_digests(&mut self) {
         let awaited = self.judge.votes().awaited(self.pace.now());
         for source in 0..self.replicas.len() {
             let replica = &mut self.replicas[source];
@@ -88,13 +90,13 @@ impl Run<'_> {
                 continue;
             }
             if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
-                self.ask_beside(source);
+                self.request_digest_beside(source);
             }
         }
     }
 
-    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
-    /// end with those that have never said one.
+    /// A lane got no checksum with its bytes. Some servers state it only in the answer to a HEAD of its own; servers that
+    /// have never stated one are not asked again.
     pub(crate) fn unsaid(&mut self, source: usize) {
         if self.replicas[source].asking_lane.take().is_none() {
             return; // It was asked beside the data meanwhile.
@@ -102,6 +104,6 @@ impl Run<'_> {
         if self.client.http.is_silent(&self.replicas[source].source.url) {
             return self.tell_judge(Heard::Said { source, checksums: Vec::new() });
         }
-        self.ask_beside(source);
+        self.request_digest_beside(source);
     }
 }

@@ -1,4 +1,4 @@
-//! The sentences that people read of what the judge finds.
+//! The errors, with their messages and hints, of what the judge finds.
 
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Hint};
 use gridlane_plan::judge::{Failure, Hopeless, Split, Why};
@@ -6,12 +6,12 @@ use gridlane_plan::judge::{Failure, Hopeless, Split, Why};
 use crate::run::Run;
 
 impl Run<'_> {
-    /// Why a source is not used any more, or is named.
+    /// The error of a source that is not used any more, or that has sent wrong bytes.
     pub(crate) fn why(&self, source: usize, why: &Why) -> Error {
         why_error(why).endpoint(&self.replicas[source].source.url)
     }
 
-    /// Why the copy has failed.
+    /// The error of a copy that has failed.
     pub(crate) fn failure(&self, failure: Failure) -> Error {
         let mismatch = |message: String| Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer);
         match failure {
@@ -20,8 +20,8 @@ impl Run<'_> {
             }
             Failure::Split(contradiction) => split(&contradiction),
             Failure::Unvouched => mismatch(
-                "the source that named other replicas turned out to be wrong, and nothing tells whether \
-                 their bytes are right"
+                "the source that named other replicas turned out to be wrong, and there is no \
+                 checksum to compare their bytes with"
                     .into(),
             )
             .hint(Hint::StateChecksumOrName),
@@ -31,7 +31,7 @@ impl Run<'_> {
                 dead.unwrap_or_else(|| self.not_compared())
             }
             Failure::DisprovedInOrder => {
-                let message = "a source turned out to be wrong, and nothing tells whether its bytes were";
+                let message = "a source turned out to be wrong after its bytes were written, and they cannot be compared";
                 Error::new(ErrorKind::ChecksumMismatch, message).hint("do not use what was written")
             }
             Failure::NowhereRight(range) => {
@@ -53,12 +53,11 @@ impl Run<'_> {
         }
     }
 
-    /// Why unverified bytes are a failure.
+    /// The error of bytes that could not be verified.
     fn not_compared(&self) -> Error {
         let unstated = self.judge.unstated();
         let of_kind = unstated.map(|kind| format!(" of type {}", kind.name())).unwrap_or_default();
-        let message =
-            format!("nothing tells whether the bytes are right: no source states a checksum{of_kind}");
+        let message = format!("the bytes cannot be verified: no source states a checksum{of_kind}");
         let hint = match self.target.anywhere() {
             Some(_) => Hint::StateChecksum,
             None => "do not use what was written".into(),
@@ -72,7 +71,7 @@ impl Run<'_> {
 
 fn why_error(why: &Why) -> Error {
     let mismatch = |message: String| Error::new(ErrorKind::ChecksumMismatch, message);
-    let tell = "tell whoever runs that server";
+    let tell = "report it to the operator of that server";
     match why {
         Why::OtherSize { size_bytes, right, by_metalink: true } => {
             mismatch(format!("it has {size_bytes} bytes, the metalink says {right}"))
@@ -81,17 +80,18 @@ fn why_error(why: &Why) -> Error {
         Why::OtherSize { size_bytes, right, by_metalink: false } => other_size(*size_bytes, *right),
         Why::OtherChecksum { said, agreed } => {
             let said = said.as_ref().map_or_else(|| "another checksum".to_owned(), ToString::to_string);
-            mismatch(format!("its copy is another one: it says {said}, agreed is {agreed}")).hint(tell)
+            mismatch(format!("its file is another one: it states {said}, and {agreed} was agreed on"))
+                .hint(tell)
         }
         Why::AgainstTheBytes => {
-            mismatch("it states another checksum than the bytes have that most sources agree on".into())
+            mismatch("it states another checksum than that of the bytes on which most sources agree".into())
                 .hint(tell)
         }
         Why::TwoSizes { sent, asked } => {
-            let message = format!("it says that the file has {sent} bytes, and that it has {asked}");
+            let message = format!("it states two sizes of the file, {sent} bytes and {asked} bytes");
             Error::new(ErrorKind::Precondition, message)
                 .fault(Fault::Peer)
-                .hint("copy it again when nobody writes it")
+                .hint("copy it again when no program writes to it")
                 .retryable(true)
         }
         Why::WrongBytes => mismatch("it sent wrong bytes".into()).hint(tell),
@@ -99,24 +99,31 @@ fn why_error(why: &Why) -> Error {
     }
 }
 
-/// A source has sent so many wrong pieces.
+/// The error of a source that has sent so many wrong pieces.
 pub(crate) fn wrong_pieces(count: u32) -> Error {
     let message = match count {
         1 => "it sent a wrong piece".to_owned(),
         count => format!("it sent {count} wrong pieces"),
     };
-    Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).hint("tell whoever runs that server")
+    Error::new(ErrorKind::ChecksumMismatch, message)
+        .fault(Fault::Peer)
+        .hint("report it to the operator of that server")
 }
 
 fn other_size(size_bytes: u64, right: u64) -> Error {
-    Error::new(ErrorKind::ChecksumMismatch, format!("it has {size_bytes} bytes, the others say {right}"))
-        .hint("it is another file, or damaged")
+    Error::new(
+        ErrorKind::ChecksumMismatch,
+        format!("it has {size_bytes} bytes, the other sources have {right}"),
+    )
+    .hint("it is another file, or damaged")
 }
 
 fn hopeless_hint(hopeless: Hopeless) -> Hint {
     match hopeless {
         Hopeless::PiecesAreRight => Hint::PiecesContradict,
-        Hopeless::InOrder => "do not use what was written; copy it to a file to have the liar found".into(),
+        Hopeless::InOrder => {
+            "do not use what was written; a copy to a file finds the source of the wrong bytes".into()
+        }
         Hopeless::OneSource => {
             "the file is damaged at its source, or the checksum is that of another file".into()
         }
