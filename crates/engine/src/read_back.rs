@@ -32,6 +32,13 @@ impl<'a> OfTarget<'a> {
         OfTarget { target, stop: &NEVER }
     }
 
+    /// Of a copy that is given up.
+    #[cfg(test)]
+    pub(crate) fn stopped(target: &'a dyn Target) -> OfTarget<'a> {
+        static STOPPED: AtomicBool = AtomicBool::new(true);
+        OfTarget { target, stop: &STOPPED }
+    }
+
     /// Reads at `offset`. 0 is the end.
     pub(crate) fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         match self.stop.load(Relaxed) {
