@@ -15,7 +15,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, Hasher, RangeSet, Result};
 use gridlane_plan::judge::{Piece, PieceHashes, Sender, adler32_of};
-use gridlane_store::Target;
 use gridlane_store::journal::JournaledRange;
 
 use crate::read_back::{OfTarget, matching};
@@ -109,14 +108,14 @@ impl Pieces {
     }
 
     /// The checksum of a piece that is at the target. Reads what has not been hashed since `epoch`.
-    pub(crate) fn hash_in_file(&self, index: u64, target: &dyn Target, epoch: u64) -> Result<Checksum> {
+    pub(crate) fn hash_in_file(&self, index: u64, there: &OfTarget<'_>, epoch: u64) -> Result<Checksum> {
         let range = self.hashes.range(index);
         let begun = self.state().begun.remove(&index).filter(|begun| begun.epoch == epoch);
         let begun = begun.map(|begun| (begun.hasher, begun.next));
         let (mut hasher, next) = begun.unwrap_or((Hasher::new(self.hashes.kind()), range.start()));
         if next < range.end() {
             let rest = ByteRange::new(next, range.end());
-            OfTarget::of(target)
+            there
                 .read_range(rest, |bytes| hasher.update(bytes))
                 .map_err(|cause| Error::local_io("cannot read a piece back", &cause))?;
         }
@@ -207,7 +206,7 @@ pub(crate) struct Surveyed {
 
 /// Where the bytes of a piece are.
 pub(crate) enum PieceBytes<'a> {
-    InFile(&'a dyn Target),
+    InFile(&'a OfTarget<'a>),
     InMemory { bytes: &'a [u8], offset: u64 },
 }
 
@@ -216,9 +215,7 @@ impl PieceBytes<'_> {
     fn hashed(&self, range: ByteRange) -> Option<(u32, Checksum)> {
         let mut hasher = Hasher::new(ChecksumKind::Sha256);
         let adler32 = match self {
-            PieceBytes::InFile(target) => {
-                adler32_of(&OfTarget::of(*target), range, |bytes| hasher.update(bytes))?
-            }
+            PieceBytes::InFile(there) => adler32_of(*there, range, |bytes| hasher.update(bytes))?,
             PieceBytes::InMemory { bytes, offset } => {
                 let from = (range.start() - offset) as usize;
                 let bytes = bytes.get(from..from + range.len() as usize)?;
@@ -234,6 +231,7 @@ impl PieceBytes<'_> {
 mod tests {
     use super::*;
     use gridlane_core::checksum::adler32;
+    use gridlane_store::Target as _;
     use gridlane_store::path_target::PathTarget;
 
     const PIECE: u64 = 100;
@@ -275,7 +273,7 @@ mod tests {
             for (start, end, epoch) in &parts {
                 pieces.hash(ByteRange::new(*start, *end), &object[*start as usize..*end as usize], *epoch);
             }
-            let found = pieces.hash_in_file(1, &file, 0).unwrap();
+            let found = pieces.hash_in_file(1, &OfTarget::of(&file), 0).unwrap();
             assert!(pieces.hashes.is_right(1, &found), "{parts:?}");
             assert!(pieces.state().begun.is_empty());
         }
@@ -287,7 +285,7 @@ mod tests {
         let pieces = pieces(&object);
         pieces.hash(ByteRange::new(0, 50), &[0; 50], 0);
         pieces.hash(ByteRange::new(50, 100), &object[50..100], 1);
-        let found = pieces.hash_in_file(0, &file(&object), 1).unwrap();
+        let found = pieces.hash_in_file(0, &OfTarget::of(&file(&object)), 1).unwrap();
         assert!(pieces.hashes.is_right(0, &found));
     }
 
@@ -300,13 +298,13 @@ mod tests {
             adler32: adler32(bytes),
             sender,
         };
-        let is_right = |index, at: &[u8]| pieces.liars(index, &PieceBytes::InFile(&file(at)));
+        let is_right = |index, at: &[u8]| pieces.liars(index, &PieceBytes::InFile(&OfTarget::of(&file(at))));
         assert_eq!(is_right(0, &object), None);
         let mut wrong = object.clone();
         wrong[60] ^= 1;
         wrong[205] ^= 1;
         let parts = [part(0, 40, 1, &object[..40]), part(40, 100, 2, &wrong[40..100])];
-        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&file(&wrong)));
+        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&OfTarget::of(&file(&wrong))));
         assert_eq!(is_right(0, &object), Some(vec![2]));
         let parts = [part(200, 210, 3, &wrong[200..210]), part(210, 250, 1, &object[210..])];
         pieces.note_wrong(2, &parts, &PieceBytes::InMemory { bytes: &wrong[200..], offset: 200 });
@@ -314,7 +312,7 @@ mod tests {
         assert_eq!(pieces.liars(2, &right), Some(vec![3]));
         // Right bytes were there already when the wrong ones were to be hashed: adler32 has to do.
         let parts = [part(0, 40, 1, &wrong[..40]), part(40, 100, 2, &wrong[40..100])];
-        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&file(&object)));
+        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&OfTarget::of(&file(&object))));
         assert_eq!(is_right(0, &object), Some(vec![2]));
     }
 
@@ -330,8 +328,12 @@ mod tests {
             adler32: adler32(&wrong[start..end]),
             sender,
         };
-        pieces.note_wrong(0, &[part(0, 40, 1), part(40, 100, 2)], &PieceBytes::InFile(&file(&wrong)));
-        assert_eq!(pieces.liars(0, &PieceBytes::InFile(&file(&object))), Some(vec![1]));
+        pieces.note_wrong(
+            0,
+            &[part(0, 40, 1), part(40, 100, 2)],
+            &PieceBytes::InFile(&OfTarget::of(&file(&wrong))),
+        );
+        assert_eq!(pieces.liars(0, &PieceBytes::InFile(&OfTarget::of(&file(&object)))), Some(vec![1]));
     }
 
     #[test]

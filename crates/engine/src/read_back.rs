@@ -32,6 +32,13 @@ impl<'a> OfTarget<'a> {
         OfTarget { target, stop: &NEVER }
     }
 
+    /// Of a copy that is given up.
+    #[cfg(test)]
+    pub(crate) fn stopped(target: &'a dyn Target) -> OfTarget<'a> {
+        static STOPPED: AtomicBool = AtomicBool::new(true);
+        OfTarget { target, stop: &STOPPED }
+    }
+
     /// Reads at `offset`. 0 is the end.
     pub(crate) fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         match self.stop.load(Relaxed) {
@@ -111,6 +118,15 @@ impl Reading {
     }
 }
 
+impl Drop for Reading {
+    /// A copy that is dropped needs nothing of what is read, and the target and the turn are for others.
+    fn drop(&mut self) {
+        if let Some((stop, _)) = &self.0 {
+            stop.store(true, Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
@@ -141,5 +157,30 @@ mod tests {
         assert!(open().is_err(), "it is being read");
         reading.end(Duration::from_secs(60)).await;
         assert!(open().is_ok());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_copy_that_is_dropped_reads_no_more() {
+        let target: Arc<dyn Target> = Arc::new(gridlane_store::MemoryTarget::new("f", 5));
+        target.write_at(b"bytes", 0).unwrap();
+        let (mut reading, (begun, has_begun)) = (Reading::default(), channel());
+        let read = move |there: &OfTarget<'_>| {
+            let patience = std::time::Instant::now() + Duration::from_secs(60);
+            while there.read_range(ByteRange::new(0, 5), |_| {}).is_ok() {
+                let _ = begun.send(true);
+                if std::time::Instant::now() > patience {
+                    let _ = begun.send(false);
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = reading.read(Some(&target), read) => panic!("it never ends by itself"),
+            () = async { tokio::task::block_in_place(|| assert!(has_begun.recv().unwrap())) } => {}
+        }
+        drop(reading);
+        // Until the thread has ended.
+        tokio::task::block_in_place(|| assert!(has_begun.iter().all(|reads| reads)));
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::notice::Notice;
 use crate::ordered::Feed;
 use crate::pieces::{Found, PieceBytes, Pieces};
+use crate::read_back::OfTarget;
 
 /// Waiting longer than this for a turn is told to the plan.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -279,7 +280,7 @@ impl Target {
         lane: LaneId,
         index: u64,
     ) -> Result<()> {
-        let check = target.turns().run(|| self.check_in_file(pieces, target, index));
+        let check = target.turns().run(|| self.check_in_file(pieces, &OfTarget::of(target), index));
         // Reading much back takes its time, in which silence of this lane is no fault of its source.
         match pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN {
             true => self.blocked(lane, check).await,
@@ -308,11 +309,11 @@ impl Target {
         Ok(())
     }
 
-    fn check_in_file(&self, pieces: &Pieces, target: &dyn gridlane_store::Target, index: u64) -> Result<()> {
+    fn check_in_file(&self, pieces: &Pieces, there: &OfTarget<'_>, index: u64) -> Result<()> {
         let epoch = self.ledger().epoch(pieces.hashes.range(index).start());
-        let found = pieces.hash_in_file(index, target, epoch)?;
+        let found = pieces.hash_in_file(index, there, epoch)?;
         let is_right = pieces.hashes.is_right(index, &found);
-        self.settle(pieces, index, epoch, is_right, &PieceBytes::InFile(target));
+        self.settle(pieces, index, epoch, is_right, &PieceBytes::InFile(there));
         Ok(())
     }
 
@@ -334,12 +335,12 @@ impl Target {
     }
 
     /// Compares what is there and was not compared, because it came while other bytes were being forgotten.
-    pub(crate) fn check_rest(&self) -> Result<()> {
-        let (Some(pieces), Some(target)) = (&self.pieces, self.anywhere()) else { return Ok(()) };
+    pub(crate) fn check_rest(&self, there: &OfTarget<'_>) -> Result<()> {
+        let Some(pieces) = &self.pieces else { return Ok(()) };
         let rest = self.ledger().unverified(self.size_bytes().unwrap_or(0));
         for index in rest.into_iter().flat_map(|range| pieces.hashes.touched(range)) {
             if self.ledger().is_committed(pieces.hashes.range(index)) {
-                self.check_in_file(pieces, &**target, index)?;
+                self.check_in_file(pieces, there, index)?;
             }
         }
         Ok(())
@@ -388,6 +389,25 @@ mod tests {
         let mut rest = vec![0; count - 1];
         tokio::task::block_in_place(|| reader.read_exact(&mut rest)).unwrap();
         assert_eq!(written.await.unwrap().unwrap(), count as u64);
+        assert!(target.is_checked());
+    }
+
+    #[test]
+    fn comparing_the_rest_ends_with_its_copy() {
+        let bytes = b"bytes";
+        let mut hasher = Hasher::new(ChecksumKind::Sha1);
+        hasher.update(bytes);
+        let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);
+        let there: Arc<dyn gridlane_store::Target> = Arc::new(gridlane_store::MemoryTarget::new("f", 5));
+        there.write_at(bytes, 0).unwrap();
+        let target = Target::new(Sink::Anywhere(Arc::clone(&there)), hashes, mpsc::unbounded_channel().0);
+        target.agree(Some(bytes.len() as u64));
+        let range = ByteRange::new(0, bytes.len() as u64);
+        assert_eq!(target.ledger().claim(range, 0), [range]);
+        target.ledger().commit(Piece { range, adler32: adler32(bytes), sender: 0 });
+        assert!(target.check_rest(&OfTarget::stopped(&*there)).is_err());
+        assert!(!target.is_checked() && target.ledger().is_settled(), "nothing was found wrong");
+        target.check_rest(&OfTarget::of(&*there)).unwrap();
         assert!(target.is_checked());
     }
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,9 +23,10 @@ use rustix::fs::{
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::metadata::{changed_of, identity_of, look_at, look_in, modified_of};
+use super::metadata::{changed_of, look_at, look_in, modified_of};
 use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
+use crate::partial::{Locked, Unusable};
 use crate::path::{HIDDEN_NAME, ObjectPath};
 
 /// Names of partial uploads begin and end like this.
@@ -35,6 +37,9 @@ const TARGET: (&str, &str) = ("target-", ".part");
 
 /// And those of their journals.
 const TARGET_JOURNAL: (&str, &str) = ("target-", ".journal");
+
+/// Only the server reads it.
+pub(super) const JOURNAL_MODE: u32 = 0o600;
 
 /// And those of trees that are being deleted. Nothing else in a hidden directory may be removed.
 const REMOVED: (&str, &str) = ("removed-", ".tree");
@@ -147,34 +152,33 @@ impl TargetNames {
     }
 
     /// Removes both if they are old and not open; returns whether it did. One of them may be missing.
-    fn remove_abandoned(&self, shared: &Shared, hidden: &OwnedFd, is_old: impl Fn(&str) -> bool) -> bool {
-        let is_old = || is_old(&self.part) && is_old(&self.journal);
-        if !is_old() {
+    pub(super) fn remove_abandoned(
+        &self,
+        shared: &Shared,
+        hidden: &Arc<OwnedFd>,
+        is_old: impl Fn(&str) -> bool,
+    ) -> bool {
+        if !(is_old(&self.part) && is_old(&self.journal)) {
             return false;
         }
         let _probing = shared.lock_probes();
-        let Ok(_lock) = lock_journal(hidden, &self.journal) else { return false };
+        let [has_part, had_journal] =
+            [&self.part, &self.journal].map(|name| look_in(hidden, OsStr::new(name)).is_ok());
+        if !has_part && !had_journal {
+            return false;
+        }
+        // One that is missing is made: a copy that begins at this moment finds it locked.
+        let _lock = match Locked::take(hidden, OsStr::new(&self.journal), JOURNAL_MODE) {
+            Err(Unusable::Locked) => return false,
+            // What cannot be locked is no journal, or its age says.
+            other => other.ok(),
+        };
         // A copy may have gone on with it until a moment ago.
-        if !is_old() {
+        if !(is_old(&self.part) && (!had_journal || is_old(&self.journal))) {
             return false;
         }
         let removed = [&self.part, &self.journal].map(|name| unlinkat(hidden, name, AtFlags::empty()));
         removed.iter().any(Result::is_ok)
-    }
-}
-
-/// Locks a journal, if it is there and no copy has it. What has its name must still be what was locked.
-fn lock_journal(hidden: &OwnedFd, journal: &str) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(opened) = openat(hidden, journal, flags, Mode::empty()) else { return Ok(None) };
-    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
-        // Where no locks are, its age says.
-        Err(_) => Ok(Some(opened)),
-        Ok(()) => {
-            let (ours, there) = (look_at(&opened)?, look_in(hidden, OsStr::new(journal))?);
-            if identity_of(&ours) == identity_of(&there) { Ok(Some(opened)) } else { Err(Errno::AGAIN) }
-        }
     }
 }
 
@@ -286,6 +290,7 @@ pub(super) fn remove_abandoned(
         Err(StoreError::NotFound) => return Ok(0),
         Err(other) => return Err(other),
     };
+    let hidden = Arc::new(hidden);
     let now = SystemTime::now();
     // A clock that was set back must not keep what needs no age.
     let passed = |moment| now.duration_since(moment).unwrap_or_default();

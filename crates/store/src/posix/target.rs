@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
 use super::Shared;
-use super::hidden::TargetNames;
+use super::hidden::{JOURNAL_MODE, TargetNames};
 use super::partial::{FILE_PERMISSIONS, PosixEnding, each, hidden_of, require_room};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::Record;
@@ -22,9 +22,6 @@ use crate::partial::{Failure, JournalFile, Locked, Owner, Partial, Step, Unusabl
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Completion};
 use crate::target::{Found, Target, TargetOptions, failed};
-
-/// Only the server reads it.
-const JOURNAL_MODE: u32 = 0o600;
 
 /// Such a partial file, and where it shall go.
 pub(super) struct PosixTarget {
@@ -382,6 +379,29 @@ mod tests {
         fs::remove_file(bench.journal()).unwrap();
         bench.make_old();
         assert_eq!((bench.remove_abandoned(), bench.leftovers()), (1, 0), "bytes without a journal");
+    }
+
+    /// A copy of another server that begins behind the last look.
+    #[test]
+    fn bytes_without_a_journal_are_not_taken_from_a_copy_that_begins() {
+        let bench = Bench::new();
+        drop(bench.whole());
+        fs::remove_file(bench.journal()).unwrap();
+        let other = PosixStorage::open(bench.directory.path(), Durability::None).unwrap();
+        let hidden = Arc::new(hidden_of(&bench.storage.shared, &Bench::path()).unwrap());
+        let (looks, begun) = (std::cell::Cell::new(0), std::cell::Cell::new(None));
+        let is_old = |_: &str| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                begun.set(Some(PosixTarget::open(&other.shared, &Bench::path(), &TargetOptions::default())));
+            }
+            true
+        };
+        TargetNames::of(&Bench::path()).remove_abandoned(&bench.storage.shared, &hidden, is_old);
+        match begun.take().expect("the last look is under the lock") {
+            Err(refused) => assert!(matches!(refused, StoreError::Locked), "{refused:?}"),
+            Ok((target, _)) => target.commit(6, &anything()).map(drop).unwrap(),
+        }
     }
 
     #[test]
