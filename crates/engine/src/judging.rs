@@ -15,6 +15,9 @@ use crate::run::{LANE_END_MAX, Run};
 use crate::source::Source;
 use crate::target::Sink;
 
+/// A file of so many bytes is synced before its commit, on a thread of its own: the hand-over costs little beside it then.
+const SYNC_APART_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
 impl Run<'_> {
     /// Tells the judge what happened. What it wants done is found by [`obey_judge`](Run::obey_judge).
     pub(crate) fn tell_judge(&mut self, event: Heard) {
@@ -266,11 +269,16 @@ impl Run<'_> {
                 return Err(self.take_back(&url).await);
             }
         }
+        let size_bytes = self.judge.size_bytes().unwrap_or(0);
+        if let Some(target) = self.target.anywhere().cloned()
+            && size_bytes >= SYNC_APART_BYTES_MIN
+        {
+            self.reading.sync(&target).await?;
+        }
         match self.completion.take() {
             // Its lanes are closed.
             Some(mut completion) => {
                 add_checksums(&mut completion, &self.own_checksums());
-                let size_bytes = self.judge.size_bytes().unwrap_or(0);
                 let commit = |target: &dyn Target| target.commit(size_bytes, &completion).map(drop);
                 self.target.in_turn(commit).await.unwrap_or(Ok(()))?;
             }

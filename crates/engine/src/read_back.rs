@@ -9,7 +9,7 @@ use std::time::Duration;
 use gridlane_core::limits::IO_BYTES;
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
 use gridlane_plan::judge::{Reader, adler32_of};
-use gridlane_share::budget;
+use gridlane_share::{Lease, budget};
 use gridlane_store::Target;
 use gridlane_store::journal::JournaledRange;
 use gridlane_sys::AlignedBuf;
@@ -79,7 +79,7 @@ pub(crate) fn matching(there: &OfTarget<'_>, done: &[JournaledRange]) -> Vec<Jou
     done.iter().filter(has_it).copied().collect()
 }
 
-/// The thread that reads a target, if one does.
+/// The thread that is busy with a target for long, if there is one: it reads, or waits for a sync.
 #[derive(Default)]
 pub(crate) struct Reading(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
@@ -95,10 +95,26 @@ impl Reading {
             return Err(Error::new(ErrorKind::Other, "what was written in order cannot be read back"));
         };
         let turn = target.turns().digests().take(budget::current(), 1).await;
+        self.on_thread(target, turn, read).await
+    }
+
+    /// Has the device take all that was written to a target, on a thread for that: it may take long, and the copy may be stopped
+    /// meanwhile.
+    pub(crate) async fn sync(&mut self, target: &Arc<dyn Target>) -> Result<()> {
+        let turn = target.turns().budget().take(budget::current(), 1).await;
+        self.on_thread(target.clone(), turn, |there| there.target.sync()).await?
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &mut self,
+        target: Arc<dyn Target>,
+        turn: Lease,
+        work: impl FnOnce(&OfTarget<'_>) -> T + Send + 'static,
+    ) -> Result<T> {
         let (stop, (tell, told)) = (Arc::new(AtomicBool::new(false)), oneshot::channel());
         let is_stopped = stop.clone();
         let thread = tokio::task::spawn_blocking(move || {
-            let outcome = read(&OfTarget { target: &*target, stop: &is_stopped });
+            let outcome = work(&OfTarget { target: &*target, stop: &is_stopped });
             // Before anything is told: another copy may open the target then.
             drop((target, turn));
             let _ = tell.send(outcome);
@@ -106,7 +122,9 @@ impl Reading {
         self.0 = Some((stop, thread));
         let outcome = told.await;
         self.0 = None;
-        outcome.map_err(|_| Error::new(ErrorKind::Other, "reading the partial file back failed"))
+        outcome.map_err(|_| {
+            Error::new(ErrorKind::Other, "what reads the partial file back, or syncs it, has failed")
+        })
     }
 
     /// Ends what reads still, of a copy that is given up. It ends by itself where the device takes longer.

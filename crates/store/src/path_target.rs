@@ -209,6 +209,10 @@ impl Target for PathTarget {
         self.partial.is_doubtful(size_bytes).map_err(|failure| self.error(failure, size_bytes))
     }
 
+    fn sync(&self) -> Result<()> {
+        self.partial.file().sync_data().map_err(|cause| self.write_error(&cause))
+    }
+
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
         self.commit_up_to(Step::All, size_bytes, completion)
     }

@@ -85,6 +85,12 @@ pub trait Target: Send + Sync + 'static {
     /// `LocalIo` when what was written is no longer what would be committed.
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool>;
 
+    /// Brings what was written to the device, as far as the target promises durability. A copy calls it while it may still be
+    /// stopped: little is left then for a commit to wait for, which is never interrupted.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes the file visible under its name, all at once, cut to `size_bytes`; removes the journal.
     ///
     /// # Errors
@@ -195,6 +201,11 @@ macro_rules! delegate_target {
     (@ is_doubtful) => {
         fn is_doubtful(&self, size_bytes: u64) -> gridlane_core::Result<bool> {
             self.inner.is_doubtful(size_bytes)
+        }
+    };
+    (@ sync) => {
+        fn sync(&self) -> gridlane_core::Result<()> {
+            self.inner.sync()
         }
     };
     (@ commit) => {

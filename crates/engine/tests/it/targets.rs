@@ -16,7 +16,7 @@ use gridlane_store::{Expectation, ObjectPath, Opened, Storage};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::support::memory::{Device, Memory};
+use crate::support::memory::{Device, Memory, PATIENCE};
 use crate::support::{copy_quietly, noise};
 
 struct Quiet;
@@ -108,4 +108,26 @@ async fn a_storage_that_takes_bytes_in_order_is_a_target() {
         let kept = object.kept_checksums(&[kind, ChecksumKind::Adler32]).await;
         assert_eq!(kept.len(), 2, "{kept:?}");
     }
+}
+
+/// A commit is not interrupted; the sync before it, which may take long, holds no stop up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_ends_while_its_device_takes_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    let cache = Device::new(Turns::default(), true);
+    let target = Memory::synced_by(&Device::new(Turns::default(), false), &cache);
+    let (stop, stopped) = watch::channel(());
+    let copying = begin(&Url::from_path(&path).unwrap(), target.spec(), stopped);
+    let has_begun = async {
+        while cache.begun() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, has_begun).await.expect("it is synced");
+    stop.send(()).unwrap();
+    assert_eq!(copying.await.unwrap().result.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(target.committed().is_none() && !target.is_discarded(), "it is there to go on with");
+    cache.go_on();
 }

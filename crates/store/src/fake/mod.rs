@@ -498,6 +498,11 @@ impl<P: Fn() + Send + Sync + 'static> Target for HeldTarget<P> {
         self.inner.read_at(into, offset)
     }
 
+    fn sync(&self) -> gridlane_core::Result<()> {
+        (self.pass)();
+        self.inner.sync()
+    }
+
     fn commit(&self, size_bytes: u64, completion: &Completion) -> gridlane_core::Result<Committed> {
         (self.pass)();
         self.inner.commit(size_bytes, completion)
@@ -512,7 +517,7 @@ struct FaultyTarget {
 
 impl Target for FaultyTarget {
     delegate_target!(turns, name, size_bytes, allocated_bytes, free_bytes, journal, restart, is_doubtful);
-    delegate_target!(commit, discard);
+    delegate_target!(sync, commit, discard);
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> gridlane_core::Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);

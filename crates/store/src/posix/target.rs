@@ -13,9 +13,9 @@ use gridlane_share::Turns;
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
-use super::Shared;
 use super::hidden::{JOURNAL_MODE, TargetNames};
 use super::partial::{FILE_PERMISSIONS, PosixEnding, each, hidden_of, require_room};
+use super::{Durability, Shared};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::Record;
 use crate::partial::{Failure, JournalFile, Locked, Owner, Partial, Step, Unusable, open_or_make};
@@ -132,6 +132,15 @@ impl Target for PosixTarget {
 
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
         self.partial.is_doubtful(size_bytes).map_err(|failure| self.error(failure))
+    }
+
+    fn sync(&self) -> Result<()> {
+        match self.shared.options.durability {
+            Durability::None => Ok(()),
+            Durability::File | Durability::Dir => {
+                self.partial.file().sync_data().map_err(|cause| self.write_error(&cause))
+            }
+        }
     }
 
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {

@@ -133,7 +133,7 @@ impl Drop for QuotaTarget {
 }
 
 impl Target for QuotaTarget {
-    delegate_target!(turns, name, size_bytes, allocated_bytes, read_at, journal, is_doubtful);
+    delegate_target!(turns, name, size_bytes, allocated_bytes, read_at, journal, is_doubtful, sync);
 
     fn free_bytes(&self) -> Option<u64> {
         let unused_bytes = {

@@ -1,6 +1,8 @@
 //! A target in memory, on a device that hangs when a test says so.
 
 use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -12,18 +14,25 @@ use gridlane_store::storage::FileIdentity;
 use gridlane_store::{Committed, Completion, Expectation, Found, Metadata, NodeKind, Target};
 
 /// Far longer than anything takes in a test that passes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keeps writes waiting while it hangs.
 pub(crate) struct Device {
     pub(crate) turns: Arc<Turns>,
     hangs: Mutex<bool>,
     goes_on: Condvar,
+    /// Operations that have come to it.
+    begun: AtomicUsize,
 }
 
 impl Device {
     pub(crate) fn new(turns: Turns, hangs: bool) -> Arc<Device> {
-        Arc::new(Device { turns: Arc::new(turns), hangs: Mutex::new(hangs), goes_on: Condvar::new() })
+        Arc::new(Device {
+            turns: Arc::new(turns),
+            hangs: Mutex::new(hangs),
+            goes_on: Condvar::new(),
+            begun: AtomicUsize::new(0),
+        })
     }
 
     pub(crate) fn go_on(&self) {
@@ -31,7 +40,12 @@ impl Device {
         self.goes_on.notify_all();
     }
 
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Relaxed)
+    }
+
     fn wait(&self) {
+        self.begun.fetch_add(1, Relaxed);
         let waited = self.goes_on.wait_timeout_while(self.hangs.lock().unwrap(), PATIENCE, |hangs| *hangs);
         assert!(!waited.unwrap().1.timed_out(), "the device hangs still");
     }
@@ -48,12 +62,18 @@ struct State {
 
 pub(crate) struct Memory {
     device: Arc<Device>,
+    /// Keeps syncs waiting.
+    cache: Arc<Device>,
     state: Mutex<State>,
 }
 
 impl Memory {
     pub(crate) fn on(device: &Arc<Device>) -> Arc<Memory> {
-        Arc::new(Memory { device: device.clone(), state: Mutex::default() })
+        Memory::synced_by(device, &Device::new(Turns::default(), false))
+    }
+
+    pub(crate) fn synced_by(device: &Arc<Device>, cache: &Arc<Device>) -> Arc<Memory> {
+        Arc::new(Memory { device: device.clone(), cache: cache.clone(), state: Mutex::default() })
     }
 
     pub(crate) fn spec(self: &Arc<Memory>) -> TargetSpec {
@@ -140,6 +160,11 @@ impl Target for Memory {
 
     fn is_doubtful(&self, _: u64) -> Result<bool> {
         Ok(false)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.cache.wait();
+        Ok(())
     }
 
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
