@@ -16,16 +16,15 @@ import argparse
 import dataclasses
 import os
 import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 
-from program import in_memory  # first: it makes the modules in scripts/ known
+from program import in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
 import loopback
 import root
 import wan
+from processes import run_client
 from running import Serve, make_old
 from stats import summarize
 from wan_lab import Lab
@@ -36,17 +35,10 @@ SMALL_FILES = 1000
 SMALL_BYTES = 10_000
 # Of the loopback and root:// tables.
 FILE_BYTES, TREE_FILES, ENTRIES = 1_000_000_000, 10_000, 100_000
-TICKS = os.sysconf("SC_CLK_TCK")
 # The main rows of the wide area.
 WAN_ROWS = (
     "three: 1 GB from 3", "1mb: 1 MB, the first file", "slow-near: 100 MB", "five: 2 GB", "root: root://, 500 MB from 3",
 )
-
-
-def cpu_of(pid):
-    """CPU seconds of a process so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 class Side:
@@ -63,17 +55,10 @@ class Side:
         command = [self.binary, "cp", "--quiet", "--force", "--ca", self.server.authority]
         if source.endswith("/"):
             command.append("-r")
-        before, began = cpu_of(self.server.process.pid), time.monotonic()
-        client = subprocess.Popen(command + [source, target], stdin=subprocess.DEVNULL)
-        _, status, usage = os.wait4(client.pid, 0)
-        client.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.monotonic() - began
-        if client.returncode != 0:
-            sys.exit(f"{' '.join(command)} {source} {target} failed with {client.returncode}")
-        cpu_s = usage.ru_utime + usage.ru_stime + cpu_of(self.server.process.pid) - before
-        if Path(target).is_dir() and target != "/dev/null":
+        sample = run_client([*command, source, target], 1, [self.server])
+        if Path(target).is_dir():
             shutil.rmtree(target)
-        return seconds, cpu_s
+        return sample.seconds, sample.cpu_s
 
 
 def get(scheme):
@@ -122,7 +107,7 @@ def sampled(work):
 
     def run():
         sample = work()
-        return 1 / sample.rate, (sample.client_cpu_s + sample.server_cpu_s) / sample.bytes
+        return 1 / sample.rate, sample.cpu_s / sample.bytes
 
     return run
 
@@ -148,13 +133,11 @@ def settings(options, **more):
 def loopback_works(options, work):
     bench = loopback.Bench(settings(options, files=TREE_FILES), work)
     bench.prepare()
-    paired = [name for name in bench.ROWS if bench.ROWS[name] not in bench.WITHOUT_PEERS and is_chosen(name, options)]
+    paired = [name for name in bench.ROWS if bench.ROWS[name] not in bench.WITHOUT_PEERS and is_chosen(f"loopback: {name}", options)]
     return in_both(bench, options, lambda bench: [bench.ROWS[name](bench, name) for name in paired])
 
 
 def root_works(options, work):
-    if not options.load:
-        sys.exit("--load is missing: the program root_load (cargo build --release -p gridlane-xrd --example root_load)")
     bench = root.Bench(settings(options, entries=ENTRIES), work)
     bench.prepare()
     return in_both(bench, options, lambda bench: [bench.measured.compare(*row) for row in bench.rows()])
@@ -182,12 +165,13 @@ class Table:
     """Rows as they are measured, and which of them are slower."""
 
     def __init__(self, options):
-        self.options, self.slower = options, []
+        self.options, self.slower, self.is_empty = options, [], True
         print("| row | old | new | time, new/old | CPU, new/old |\n| --- | ---: | ---: | --- | --- |", flush=True)
 
     def compare(self, name, unit, old, new):
         if not is_chosen(name, self.options):
             return
+        self.is_empty = False
         works = (old, new)
         for work in works:
             work()  # not counted
@@ -233,13 +217,9 @@ def wan_work(lab, row, tool, binary):
         done = lab.run(tool, row.size)
         if done.failure:
             sys.exit(f"{binary}, {row.name}: {done.failure}")
-        return done.seconds, done.client_cpu_s + done.server_cpu_s
+        return done.seconds, done.cpu_s
 
     return run
-
-
-def is_chosen(name, options):
-    return not options.only or any(part in name for part in options.only.split(","))
 
 
 TABLES = {"own": own_works, "loopback": loopback_works, "root": root_works, "wan": None}
@@ -255,14 +235,20 @@ def main():
     parser.add_argument("--tables", default=",".join(TABLES), help="some of " + ", ".join(TABLES))
     parser.add_argument("--only", default="", help="rows whose name contains one of these, with commas between")
     options = parser.parse_args()
+    options.only = list(filter(None, options.only.split(",")))
     for name in ("old", "new", "load"):
         setattr(options, name, (path := getattr(options, name)) and path.resolve())
     tables = options.tables.split(",")
     if unknown := [name for name in tables if name not in TABLES]:
         parser.error(f"no table is called {' or '.join(map(repr, unknown))}: there are {', '.join(TABLES)}")
+    if "root" in tables and not options.load:
+        parser.error("--load is missing: the program root_load (cargo build --release -p gridlane-xrd --example root_load)")
     table = Table(options)
     for name in tables:
-        in_memory(9_000_000_000, lambda work, name=name: measure(name, table, options, work))
+        if code := in_memory(9_000_000_000, lambda work, name=name: measure(name, table, options, work)):
+            sys.exit(code)
+    if table.is_empty:
+        sys.exit(no_such_row(options))
     if table.slower:
         sys.exit(f"slower: {', '.join(table.slower)}")
 
