@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Words of comments, by crate, and of pages: sentences have a thing as their subject, and say what it does or is.
 
-Two figures, over the comments in crates/*/src without tests (as scripts/check-cycles.py leaves them out):
+Two figures, over the comments in crates/*/src without tests (scripts/rust_source.py):
 
   persons   who, whom, whoever, nobody, somebody and the like, of 1000 words
   openings  items whose documentation begins with What, Whether, Who, Whom, Whose, As or How, of 100
 
-Libraries of the field have 0.1 and at most 6. A crate may have as many as `LIMITS` says, or as `STILL` says of it, and
-figures there only ever go down.
+Libraries of the field have 0.1 and at most 6. A crate may have as many as `LIMITS` says.
 
 Of the pages (*.md) it counts persons, in their prose: blocks of code, words in backticks and targets of links are left out.
 
@@ -22,12 +21,12 @@ import re
 import subprocess
 import sys
 
+import rust_source
+
 PERSONS = re.compile(r"\b(who|whom|whoever|whomever|nobody|somebody|anybody|everybody)\b(?!`)", re.I)
 OPENINGS = re.compile(r"(What|Whether|Who|Whom|Whose|As|How)\b")
 # Persons of 1000 words, openings of 100 items.
 LIMITS = (1.0, 6.0)
-# Crates that are above it still.
-STILL = {}
 # Persons of 1000 words of all pages together, and of a page that has more than one.
 PAGES_LIMIT = 0.5
 PAGE_LIMIT = 1.5
@@ -36,11 +35,8 @@ NOT_OURS = {"demo/data/LICENSES.md"}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def comments(file):
+def comments(text):
     """The lines of a file that are comments, with their number and text; and whether they begin an item's documentation."""
-    text = file.read_text()
-    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+ *\{", text, re.M)
-    text = text[: cut.start()] if cut else text
     was_item = False
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
@@ -52,18 +48,11 @@ def comments(file):
         was_item = is_item
 
 
-def files(crate):
-    for file in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
-        parts = file.relative_to(ROOT / "crates" / crate / "src").with_suffix("").parts
-        if "tests" not in parts:
-            yield file
-
-
 def figures(crate, tell=None):
     """Persons of 1000 words, and openings of 100 items."""
     words = persons = items = openings = 0
-    for file in files(crate):
-        for number, text, begins in comments(file):
+    for file, source in rust_source.modules(ROOT / "crates" / crate / "src"):
+        for number, text, begins in comments(source):
             words += len(re.findall(r"[A-Za-z']+", text))
             found = len(PERSONS.findall(text))
             persons += found
@@ -130,10 +119,9 @@ def main():
     failed = check_pages(bool(wanted))
     for crate in crates:
         found = figures(crate)
-        limits = STILL.get(crate, LIMITS)
         if wanted:
             print(f"{crate}: {found[0]:.1f} persons of 1000 words, {found[1]:.1f} openings of 100 items")
-        for name, figure, limit in zip(("persons of 1000 words", "openings of 100 items"), found, limits):
+        for name, figure, limit in zip(("persons of 1000 words", "openings of 100 items"), found, LIMITS):
             if round(figure, 1) > limit and not wanted:
                 failed = True
                 print(f"{crate}: {figure:.1f} {name}, at most {limit:.1f} (scripts/check-words.py {crate})", file=sys.stderr)
