@@ -31,7 +31,7 @@ SMALL_BYTES = 1000
 CIPHER = "TLS_AES_128_GCM_SHA256"
 MIB = 1 << 20
 
-# OpenSSL and GnuTLS would rather have 256 bits. Whoever links them reads this.
+# OpenSSL and GnuTLS would rather have 256 bits. All programs that link them read this.
 OPENSSL_CONF = f"""\
 openssl_conf = all
 [all]

@@ -84,7 +84,7 @@ class Pairs:
 
 
 def values(row):
-    """The medians of both sides as people say them, for those who watch."""
+    """The medians of both sides in usual units, for the terminal."""
     scale, unit = {"MB/s": (1e-6, "MB/s"), "CPU-s/GB": (1, "s/GB"), "CPU-µs": (1, "µs")}.get(row["unit"], (1, row["unit"]))
     sides = [row[name]["rate"] for name in ("gridlane", "peer") if name in row]
     return " and ".join(f"{scale * value:.4g}" for value in sides) + f" {unit}"
@@ -121,7 +121,7 @@ def cpu_row(name, measure, at_most, ours, peer, each=False):
 
 
 def _value(sample, measure):
-    # A server whose work is over before anybody asks has not done it for nothing.
+    # A server whose work is over before its clock is read has not done it for nothing.
     return sample.rate if measure == "rate" else max(getattr(sample, measure), 1e-6) / sample.bytes
 
 
@@ -130,7 +130,7 @@ def _median(samples, measure):
 
 
 def side(samples):
-    """Medians of one side of a row, and every sample for whoever wants to look closer."""
+    """Medians of one side of a row, and every sample for a closer look."""
     return {
         "rate": median(sample.rate for sample in samples),
         "client_cpu": median(sample.client_cpu_s / sample.bytes * 1e9 for sample in samples),

@@ -267,7 +267,7 @@ def peak_kib(server):
 
 
 def client_peak_kib(command):
-    """The most memory that a client had resident. Not from wait4: there the memory of whoever started it counts too."""
+    """The most memory that a client had resident. Not from wait4: there the memory of the process that started it counts too."""
     process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     peak = 0
     while process.poll() is None:

@@ -1,6 +1,6 @@
 """What the benchmark programs have in common: their options, a directory in memory, and how a run of rows ends.
 
-Whoever imports it finds the modules in scripts/ too."""
+A program that imports it finds the modules in scripts/ too."""
 
 import argparse
 import shutil

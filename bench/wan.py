@@ -181,7 +181,7 @@ class Bench:
 
 
 class Plan:
-    """In place of files, for whoever only wants to know which rows there are."""
+    """In place of files, where only the names of the rows are wanted."""
 
     work = target = Path("/nowhere/target")
     export = lies = work

@@ -81,7 +81,7 @@ def read(output, events):
 
 
 def connect(host, port):
-    """Whether somebody listens there: over every address of the name."""
+    """True if a server listens there: over every address of the name."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with socket.socket(family, kind, protocol) as probe:

@@ -40,7 +40,7 @@ class Run(Sample):
     events: list  # (seconds since the beginning, event) of a client that was asked for them
     sent: dict  # bytes of packets by the site that sent them
     dropped: int  # packets that found a queue full
-    busy: float  # share of the machine's CPU time, whoever used it
+    busy: float  # share of the machine's CPU time, of all programs
     forwarder_cpu_s: float
     memory_bytes: int  # most that the client had
     connections: dict = field(default_factory=dict)  # number by site

@@ -65,7 +65,7 @@ class Race(Row):
         runs = {tool: [] for tool in self.tools}
         for turn in range(max(tool.rounds for tool in self.tools)):
             taking = [tool for tool in self.tools if turn < tool.rounds]
-            # Nobody is always the first.
+            # No tool is always the first.
             first = turn % len(taking)
             for tool in taking[first:] + taking[:first]:
                 runs[tool].append(self.one(lab, tool))

@@ -16,7 +16,7 @@ SITES = ("one", "two", "rival")
 SOURCES = SITES[:2]
 
 SCENARIO = """\
-# All sites are behind one link of 400 Mb/s; the rival is for somebody else's copy.
+# All sites are behind one link of 400 Mb/s; the rival is for the copy of another program.
 sites = ["client", "one", "two", "rival"]
 routers = ["exchange"]
 congestion_control = "cubic"

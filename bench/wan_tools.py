@@ -14,7 +14,7 @@ LIMIT_S = 120
 
 @dataclass(eq=False)
 class Tool:
-    """A way to fetch something, and whom it talks to."""
+    """A way to fetch something, and the servers that it talks to."""
 
     name: str
     command: list

@@ -95,7 +95,7 @@ macaroon = Macaroon(location='SITE', identifier='an identifier', key=base64.b64d
 for caveat in ['name:ada', 'activity:DOWNLOAD,LIST,UPLOAD', 'path:/a', 'before:2027-01-15T08:10:00Z']:
     macaroon.add_first_party_caveat(caveat)
 print(macaroon.serialize())
-# Somebody who was given it gives less of it away.
+# Its bearer gives less of it away.
 less = Macaroon.deserialize(macaroon.serialize())
 for caveat in ['path:/a/b', 'activity:DOWNLOAD', 'before:2027-01-15T08:05:00Z']:
     less.add_first_party_caveat(caveat)

@@ -10,7 +10,7 @@ use gridlane_dav::{
 use crate::names::check_name;
 use crate::random::Random;
 
-/// What came of a body in parts.
+/// The outcome of a body in parts.
 #[derive(Debug, PartialEq)]
 struct Parted {
     /// Where the bytes belong, adjacent ones together.

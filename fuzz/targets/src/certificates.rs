@@ -12,8 +12,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 
 const NOW_S: i64 = 1_800_000_000;
 
-/// What stands in seeds for a key: all have the same one, which is another in every run. What is judged does not depend
-/// on it.
+/// The mark for a key in seeds: all have the same one, which is another in every run. No verdict depends on it.
 const NO_KEY: [u8; 64] = [b'K'; 64];
 
 static SIGNER: LazyLock<EcdsaKeyPair> = LazyLock::new(|| {

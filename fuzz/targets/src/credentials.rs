@@ -29,7 +29,7 @@ pub(crate) fn macaroon(data: &[u8]) {
     let address = IpAddr::from([192, 0, 2, 1]);
     let check = Check { keys: &keys, location: "SITE", revoked: &revoked, address, now_s: NOW_S };
     for text in [String::from_utf8_lossy(data).into_owned(), URL_SAFE_NO_PAD.encode(data)] {
-        // Nobody who does not know the secret makes one.
+        // Without the secret none can be made.
         assert!(verify(&text, &check).is_err(), "{text:?} is good");
         let Ok(macaroon) = Macaroon::parse(&text) else { continue };
         assert!(text.len() <= limits::MACAROON_BYTES_MAX);
@@ -76,7 +76,7 @@ pub(crate) fn macaroon(data: &[u8]) {
     }
 }
 
-/// What clients send when they ask for one: a path in the first line, JSON or a form behind it.
+/// Requests of clients for one: a path in the first line, JSON or a form behind it.
 pub(crate) fn macaroon_request(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == b'\n');
     let path = String::from_utf8_lossy(parts.next().unwrap_or_default());

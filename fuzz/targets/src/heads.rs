@@ -12,7 +12,7 @@ use gridlane_dav::{Headers, Method, Status, Version};
 use crate::names::check_path;
 use crate::random::Random;
 
-/// How many beginnings of an input are tried.
+/// Beginnings of an input that are tried.
 const BEGINNINGS: usize = 10;
 
 /// The server's reader of request heads.
@@ -166,11 +166,11 @@ fn check_response(head: &ResponseHead) {
     let _ = head.keeps_alive();
 }
 
-/// What came of a body in chunks.
+/// The outcome of a body in chunks.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Unchunked {
     pub(crate) body: Vec<u8>,
-    /// How many bytes it took, and what stood behind it; an error's text; `None` when it goes on.
+    /// The number of its bytes, and the fields behind it; an error's text; `None` when it goes on.
     pub(crate) end: Option<Result<(usize, Headers), String>>,
 }
 

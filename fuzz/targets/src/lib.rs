@@ -1,4 +1,4 @@
-//! What is tried with bytes that nobody would send.
+//! Readers that are tried with bytes which no peer would send.
 //!
 //! A [`Target`] is a function over bytes that panics when something is wrong: when the code under test
 //! panics, when an answer depends on how the bytes were cut, when what was written is not what is read, when
@@ -43,7 +43,7 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// Its seeds and words, as text: see [`seeds`].
     pub seeds: &'static str,
-    /// How many inputs the smoke run makes: all targets together take less than 40 s, without optimisation,
+    /// The number of inputs that the smoke run makes: all targets together take less than 40 s, without optimisation,
     /// on two cores that others use as well.
     pub iterations: u64,
 }

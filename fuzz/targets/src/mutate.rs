@@ -10,7 +10,7 @@ pub const INPUT_BYTES_MAX: usize = 80 * 1024;
 const BYTES: &[u8] =
     b"\r\n\0\t :;,=/.%\"'<>()[]{}&#?*-+_\\@~0159aAfFxXzZ\x08\x0b\x0c\x1f\x7f\x80\x85\xa0\xbf\xc3\xef\xff";
 
-/// Numbers at the ends of what somebody can hold.
+/// Numbers at the ends of what an integer can hold.
 const NUMBERS: [&str; 22] = [
     "0",
     "00",

@@ -55,7 +55,7 @@ pub(crate) fn url(data: &[u8]) {
     }
     let Ok(url) = Url::parse_absolute(text) else { return };
     check_url(&url);
-    // Nobody answers from a file with a reference; and url 2.5.8 stops at an assertion of its own, in debug
+    // For a file there are no answers with references; and url 2.5.8 stops at an assertion of its own, in debug
     // builds, when `file:///p:` is joined with `../x`.
     if url.scheme() == Scheme::File {
         return;

@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-/// What came at once on a connection.
+/// Bytes that came at once on a connection.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// Which connection of the conversation.
     pub connection: u32,
-    /// Who said it.
+    /// The client has sent them, not the server.
     pub is_client: bool,
-    /// What it is.
+    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
 /// A conversation, in the order in which things were said.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// What was done.
+    /// The operation.
     pub name: String,
-    /// What was said.
+    /// The messages, in order.
     pub said: Vec<Said>,
 }
 

@@ -1,4 +1,4 @@
-//! What comes over root://: requests, answers, pages, listings, and the client's side of a connection.
+//! Bytes that come over root://: requests, answers, pages, listings, and the client's side of a connection.
 
 use gridlane_core::Secret;
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_REQUESTS_MAX};
@@ -14,7 +14,7 @@ use crate::random::Random;
 /// No more of what comes is read: a machine that does not get on would go on for ever.
 const STEPS_MAX: usize = 1_000_000;
 
-/// What a client sends on a connection, with the handshake or without.
+/// Bytes of a client on a connection, with the handshake or without.
 pub(crate) fn root_requests(data: &[u8]) {
     let mut rest = data.strip_prefix(&HANDSHAKE[..]).unwrap_or(data);
     while let Some((head, behind)) = rest.split_first_chunk::<REQUEST_HEAD_BYTES>() {
@@ -45,7 +45,7 @@ fn written_again(request: &Request, stream: StreamId) -> Vec<u8> {
     out
 }
 
-/// What a server sends on a connection.
+/// Bytes of a server on a connection.
 pub(crate) fn root_answers(data: &[u8]) {
     let mut rest = data;
     while let Some((head, behind)) = rest.split_first_chunk::<RESPONSE_HEAD_BYTES>() {
@@ -138,7 +138,7 @@ fn unframed(offset: u64, framed: &[u8]) {
     }
 }
 
-/// As a connection would have it: piece by piece, and the checksums taken out in place.
+/// The pages as a connection reads them: piece by piece, and the checksums taken out in place.
 fn unpaged(offset: u64, framed: u64, pieces: &[&[u8]]) -> (Vec<u8>, Vec<(u64, usize)>) {
     let mut unpaging = Unpaging::new(offset, framed);
     let (mut raw, mut bytes, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
@@ -196,7 +196,7 @@ fn listed(parts: &[&[u8]]) -> (Vec<Entry>, bool) {
     (entries, ended)
 }
 
-/// What a server sends to a client of ours: while a session is opened, then while all kinds of requests are under way.
+/// Bytes of a server to a client of ours: while a session is opened, then while all kinds of requests are under way.
 pub(crate) fn root_client(data: &[u8]) {
     let mut random = Random::of(data);
     let pieces = random.pieces(data);
@@ -231,7 +231,7 @@ enum Event {
 
 const TOKEN: &str = "eyJ.not.told";
 
-/// What a session that is opened does: until it is ready, fails, or has nothing more to read.
+/// The doings of a session that is opened: until it is ready, fails, or has nothing more to read.
 fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<Event>, String) {
     let who = LoginUser {
         token: Some(Secret::new(TOKEN)),
@@ -360,7 +360,7 @@ fn heard(pieces: &[&[u8]]) -> (Vec<String>, String) {
     (events, format!("{} unanswered", answers.unanswered()))
 }
 
-/// What a client sends to a server of ours, which believes whatever it says of itself.
+/// Bytes of a client to a server of ours, which believes whatever it says of itself.
 pub(crate) fn root_server(data: &[u8]) {
     let mut random = Random::of(data);
     let pieces = random.pieces(data);

@@ -16,7 +16,7 @@
 //! A seed is the lines below its title with LF between them; so it ends in LF when its last line is empty.
 //! `\r`, `\n`, `\t`, `\\` and `\xHH` are what they are in Rust.
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Seeds {
     /// Inputs to begin with.

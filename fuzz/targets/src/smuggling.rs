@@ -19,7 +19,7 @@ use gridlane_dav::{Method, ResourcePath, Version};
 
 use crate::heads::unchunk;
 
-/// What a server saw on a connection.
+/// The requests that a server saw on a connection.
 #[derive(Debug)]
 struct Seen {
     requests: Vec<Request>,
@@ -43,7 +43,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// What a request asks for, as far as both sides can tell.
+/// The resource of a request, as far as both sides can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Resource(ResourcePath, Option<String>),
@@ -58,14 +58,14 @@ enum End {
     Bytes,
     /// The connection is closed behind a request, with so many bytes unread.
     Closed(usize),
-    /// What comes next is refused.
+    /// The next bytes are refused.
     Refused(String),
 }
 
-/// What a request must be like for a line of a table to be about it.
+/// The condition on a request for a line of a table to be about it.
 type Likeness = fn(&RequestHead) -> bool;
 
-/// What we refuse and hyper takes: a beginning of our message, and why that is right.
+/// Requests that we refuse and hyper takes: a beginning of our message, and why that is right.
 const REFUSED_BY_US: &[(&str, &str)] = &[
     (
         "a line of the request head does not end in CRLF",
@@ -101,7 +101,7 @@ const REFUSED_BY_US: &[(&str, &str)] = &[
     ("a line of a chunked body does not end in CRLF", "a bare LF in a chunk extension or a trailer"),
 ];
 
-/// What hyper refuses and we take: a part of its message, what the request must be like, and why it is
+/// Requests that hyper refuses and we take: a part of its message, the condition on the request, and why it is
 /// harmless: in none of these does the framing depend on it.
 const REFUSED_BY_THEM: &[(&str, Likeness, &str)] = &[
     ("invalid URI", has_odd_target, "clients send what should be encoded as it is; we know what is meant"),
@@ -113,7 +113,7 @@ const REFUSED_BY_THEM: &[(&str, Likeness, &str)] = &[
     ),
 ];
 
-/// Whether its path or query has a character that no URI has.
+/// True where its path or query has a character that no URI has.
 fn has_odd_target(head: &RequestHead) -> bool {
     let is_odd = |byte: &u8| b"<>`\"\\^{|}".contains(byte) || !byte.is_ascii_graphic();
     let Target::Resource { path, query } = &head.target else { return false };
@@ -277,7 +277,7 @@ fn ours(data: &[u8]) -> (Seen, Vec<RequestHead>) {
     (Seen { requests, end }, heads)
 }
 
-/// What a request's target means to us, from what hyper makes of it.
+/// The meaning of a request's target to us, from hyper's reading of it.
 fn asked(method: &str, path: &str, query: Option<&str>) -> Option<Asked> {
     if path == "*" || Method::from_name(method) == Method::Other("CONNECT") {
         return Some(Asked::Server);

@@ -1,5 +1,5 @@
 //! Requests one after the other, put together from what has been used to smuggle some: more of these are
-//! understood by somebody than of inputs that were changed anywhere.
+//! understood by one side than of inputs that were changed anywhere.
 
 use crate::random::Random;
 
@@ -102,10 +102,10 @@ const FIELDS: [&str; 14] = [
 const EXTENSIONS: [&str; 12] =
     [";a", ";a=b", " ;a", ";a=\"b;\\\"\"", "\t", " ", ";\x01", ";a\n", ";a\rb", ",", "\x0b", ";\u{80}"];
 
-/// What a client might send on one connection.
+/// Bytes that a client might send on one connection.
 pub fn stream(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
-    // With an oddity in each place, nobody would understand anything.
+    // With an oddity in each place, neither side would understand anything.
     let odds = *random.pick(&[3, 8, 20]);
     for _ in 0..1 + random.below(4) {
         request(random, odds, &mut stream);

@@ -43,7 +43,7 @@ fn verified(token: &str) -> Result<TokenIdentity, Refusal> {
     token::verify(token, &*ISSUERS, keys, &[SERVER.to_owned()], NOW_S)
 }
 
-/// A token as a text that nobody has signed; and, signed as it should be, a header in the first line and claims in the
+/// A token as a text without a signature; and, signed as it should be, a header in the first line and claims in the
 /// others.
 pub(crate) fn token(data: &[u8]) {
     if let Ok(text) = str::from_utf8(data) {
@@ -94,7 +94,7 @@ fn check(identity: &TokenIdentity) {
     assert_eq!(serde_json::from_str::<Identity>(&text).ok(), Some(identity), "{text}");
 }
 
-/// What an issuer publishes: its keys, its description; and what is kept of them in a file.
+/// An issuer's documents: its keys, its description; and the file that keeps them.
 pub(crate) fn issuer_documents(data: &[u8]) {
     if let Ok(keys) = KeySet::read(data) {
         assert!(keys.keys().len() <= limits::ISSUER_KEYS_MAX);

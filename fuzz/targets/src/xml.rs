@@ -145,7 +145,7 @@ fn url(text: &str) -> Url {
     Url::parse_absolute(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What was read of a listing, and whether to its end.
+/// The entries that were read of a listing, and its error.
 #[derive(Debug, PartialEq)]
 struct Listed {
     entries: Vec<MultistatusEntry>,
@@ -166,7 +166,7 @@ fn read(base: &Url, pieces: &[&[u8]]) -> Listed {
     Listed { entries, skipped, error }
 }
 
-/// Listings of somebody else's server.
+/// Listings of other servers.
 pub(crate) fn multistatus(data: &[u8]) {
     let mut random = Random::of(data);
     let base = url(random.pick::<&str>(&["http://h/", "http://h/dav/a%20b/", "http://h/dav/x"]));

@@ -72,7 +72,7 @@ fn smuggling_streams() {
         both += u64::from(taken > 0);
         several += u64::from(taken > 1);
     }
-    // It would prove little if nobody took anything.
+    // It would prove little if neither took anything.
     assert!(count < 1000 || (both > count / 3 && several > count / 10), "{both} and {several} of {count}");
 }
 

@@ -1,5 +1,5 @@
-//! What an operator sees of credentials: what is renewed counts without a restart, who takes too much waits, and the logs
-//! say who did what, and by which rule.
+//! Credentials from the side of an operator: renewed ones count without a restart, clients that take too much wait, and
+//! the logs have the identity, the operation and the rule.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -156,7 +156,7 @@ fn status_and_body(outcome: Outcome) -> (u16, String) {
     (status.parse().unwrap(), body.to_owned())
 }
 
-/// As one renews a file that somebody may read at any time.
+/// Renews a file that may be read at any time.
 fn replace(file: &Path, bytes: &[u8]) {
     use std::os::unix::fs::PermissionsExt as _;
     let new = file.with_extension("new");
@@ -391,7 +391,7 @@ fn a_user_has_limits_wherever_they_are() {
         status == 429 && said.contains("this user has too many connections")
     });
     assert_eq!(site.status(Some(&eve), "data/f", &[]), 200);
-    // Without saying who one is one is another.
+    // An anonymous client is another one.
     assert_eq!(site.status(None, "public/f", &[]), 200);
     assert!(
         site.metric("gridlane_connections_refused_total{reason=\"user\"}").is_some_and(|count| count >= 1.0)
@@ -457,7 +457,7 @@ fn a_session_does_without_connections_that_are_too_many() {
     assert_eq!((&read["identity"]["kind"], &read["operation"]), (&"macaroon".into(), &"read".into()));
 }
 
-/// What the logs say was decided is what the rules say.
+/// The decisions in the logs are those of the rules.
 #[test]
 fn a_line_of_the_log_is_explained_as_it_was_decided() {
     let site = Site::new("");
@@ -537,7 +537,7 @@ fn a_line_of_the_log_is_explained_as_it_was_decided() {
     words.sort();
     words.dedup();
     assert_eq!(words, ["create", "delete", "list", "mkdir", "overwrite", "read", "rename", "stat"]);
-    // Who, what, where, how many bytes, by which rule, and which request.
+    // Identity, operation, path, bytes, rule and request.
     let audit = site.log("audit.log");
     let first = &audit[0];
     assert_eq!((&first["identity"]["dn"], &first["method"]), (&ADA_DN.into(), &"PUT".into()));
@@ -548,7 +548,7 @@ fn a_line_of_the_log_is_explained_as_it_was_decided() {
     assert_eq!(moved["decided_path"], "/data/ada/moved");
 }
 
-/// The example of `deploy/`, with everything that it has for clients that say who they are.
+/// The example of `deploy/`, with everything that it has for clients that authenticate.
 #[test]
 fn the_example_is_sound_where_clients_are_asked() {
     let (pki, scratch) = (Pki::new(), Scratch::new());
@@ -580,7 +580,7 @@ fn the_example_is_sound_where_clients_are_asked() {
     let mut command = gridlane();
     command.args(["serve", "--check", "--server-name", "localhost", "--config"]).arg(config);
     let said = run(command).exits(0).text();
-    // Each of its rules is about somebody.
+    // Every rule of it can match a client.
     assert!(!said.contains("[[rule]]"), "{said}");
     for words in
         ["certificates of 2 authorities", "tokens of https://atlas-auth.example/", "macaroons", "passwords"]

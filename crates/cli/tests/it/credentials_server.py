@@ -1,4 +1,4 @@
-"""A server of HTTPS, and of HTTP, that writes down what it is shown of who asks: one JSON object a request.
+"""A server of HTTPS, and of HTTP, that writes the credentials down that it is shown: one JSON object a request.
 
 Python's TLS is OpenSSL, told to take proxies (RFC 3820). Its settings are one JSON object on the command line; it says
 its two ports on standard output.

@@ -1,4 +1,4 @@
-"""What somebody may do, by pyxrootd.
+"""The rights of a client, by pyxrootd.
 
 Usage: root_identity.py URL (read|write PATH)..., where the URL ends in //. Says for each the number of bytes, "ok", or
 the number of the server's error.

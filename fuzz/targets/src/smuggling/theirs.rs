@@ -18,7 +18,7 @@ use hyper::{Response, StatusCode, Version};
 use super::{Asked, End, Request, Seen, asked};
 use crate::random::Random;
 
-/// What the client sends, in pieces, and nothing of what it is told.
+/// The client's bytes, in pieces, and nothing of the answers.
 struct Wire {
     pieces: Vec<Vec<u8>>,
     /// Nothing more comes: before this is set, hyper waits.
@@ -58,7 +58,7 @@ impl Write for Wire {
     }
 }
 
-/// Whether somebody wants to be polled again.
+/// True after a wish to be polled again.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -67,7 +67,7 @@ impl Wake for Woken {
     }
 }
 
-/// What the service saw: requests, and how the last body ended if not well.
+/// The requests that the service saw, and the error that the last body ended with, if any.
 #[derive(Default)]
 struct Record {
     requests: Vec<Request>,

@@ -193,7 +193,7 @@ fn who_proves_who_they_are_gets_one_that_does_what_it_says() {
         let log = fs::read_to_string(&audit).unwrap_or_default();
         log.lines().any(|line| line.contains("\"POST\"") && line.contains(&logged) && line.contains("ada"))
     });
-    // And for somebody else, by the one who has it.
+    // And a narrower one, made by its bearer.
     let less = attenuate(macaroon.expose(), &[Caveat::Path(path("/data/ada/sub/g"))]).unwrap();
     assert_eq!(site.bear(&less, "data/ada/sub/f", &[]).status, 403);
 }
@@ -359,7 +359,7 @@ fn our_own_client_asks_and_uses() {
     cp(&site.url("https", "data/ada/sub/g"), text_of(&target)).ok();
     assert_same(&fs::read(&target).unwrap(), &bytes);
     cp(&site.url("https", "data/ada/subdir/f"), text_of(&site.scratch.join("other"))).exits(4);
-    // Who has nothing to show gets nothing.
+    // A client without credentials gets none.
     let mut command = gridlane();
     command.args(["auth", "token", &site.url("https", "data/ada")]);
     command.env("X509_CERT_DIR", site.pki.certificates());
@@ -393,7 +393,7 @@ fn gfal2_asks_by_itself() {
     asked_by_proxy_and_used(&site);
 }
 
-/// Asserts that somebody with a proxy was given a macaroon, and used one for everything else.
+/// Asserts that a client with a proxy was given a macaroon, and used one for everything else.
 fn asked_by_proxy_and_used(site: &Site) {
     let log = site.scratch.join("access.log");
     let mut records = Vec::<Value>::new();
@@ -461,7 +461,7 @@ under = "/closed"
         secrets::remember(&text);
         text
     };
-    // Each lets somebody else in, and gives what the other believes.
+    // Each takes those of the other.
     let theirs = macaroon(ask(&at_xrootd("open/sub"), &request));
     assert_eq!(get(at_gridlane("open/sub/f"), &theirs), (200, "from gridlane".to_owned()));
     assert_eq!(get(at_gridlane("closed/sub/f"), &theirs).0, 403);

@@ -194,7 +194,7 @@ def writing(base):
 
 
 def usage_rules(base):
-    """One who changes a file, or any number of those who read it."""
+    """One session changes a file, or any number read it."""
     url = base + "used"
     write_file(url, b"words")
 

@@ -18,7 +18,7 @@ def compare(local, url):
         assert here.keys() == there.keys()
         here, there = here["events"], there["events"]
         assert here.num_entries == there.num_entries == 2421
-        # One branch at a time, as who looks around does; then all of them in one go.
+        # One branch at a time, as in a first look; then all of them in one go.
         for name in ("NJet", "Muon_Px", "MET_px"):
             assert awkward.array_equal(here[name].array(), there[name].array()), name
         assert numpy.array_equal(
