@@ -1,4 +1,4 @@
-//! What people at a prompt use beside copies: names and trees, completion, the doctor, manual pages.
+//! Commands of a prompt beside copies: names and trees, completion, the doctor, manual pages.
 
 use std::fs;
 use std::process::Command;

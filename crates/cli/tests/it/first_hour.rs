@@ -1,4 +1,4 @@
-//! What people meet in their first hour: another port than was meant, listings, addresses, mistakes in settings, the
+//! The first hour with gridlane: another port than was meant, listings, addresses, mistakes in settings, the
 //! installation, and the examples of the guides.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! Several replicas at once: each gives its part, over IPv4, IPv6, http and https alike.
 //!
-//! How near they come to all their rates together is measured by `make bench`, in pairs; here only what holds on any
-//! machine: never faster than the limits, and no replica left out.
+//! Their part of all rates together is measured by `make bench`, in pairs; here only what holds on any machine: never
+//! faster than the limits, and no replica left out.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a server, or a document that it sends, may call files here.
+//! Names that a server, or a document that it sends, may give to files here.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What "verified" means: every type of checksum, right and wrong; sizes and names at the edges.
+//! The meaning of "verified": every type of checksum, right and wrong; sizes and names at the edges.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! How near copies come to what their paths allow: a short version of `make bench-wan`, with small files, slow
+//! The part that copies reach of what their paths allow: a short version of `make bench-wan`, with small files, slow
 //! links and wide margins, so that it holds with a debug build on a machine that does other things too.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! Traffic through emulated networks: real copies over the real kernel's TCP find the round trips, rates,
 //! losses and outages that the scenario says.
 //!
-//! How exact they are is measured by `gridlane wan check`; here is what holds on any machine, busy or not, with
+//! Their exactness is measured by `gridlane wan check`; here is what holds on any machine, busy or not, with
 //! wide margins.
 
 use std::fs;

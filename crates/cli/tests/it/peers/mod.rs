@@ -1,6 +1,6 @@
 //! Other people's clients against `gridlane serve`, and gridlane's commands against other people's servers.
 //!
-//! What these programs do is what the field does: where one of them and a specification disagree, it is written
+//! These programs do what the field does: where one of them and a specification disagree, it is written
 //! here how the server answers both.
 
 mod aria2;

@@ -1,4 +1,4 @@
-//! What is not allowed stays so over root://, and is refused in words.
+//! Requests that are not allowed stay so over root://, and are refused in words.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! How often `gridlane cp` waits for an answer, counted by a relay that holds up what the server says.
+//! Waits of `gridlane cp` for an answer, counted by a relay that holds up the server's bytes.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a program asks of the kernel, counted by strace(1). Counts hold on a loaded machine, and in a debug build.
+//! The system calls of a program, counted by strace(1). Counts hold on a loaded machine, and in a debug build.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a server makes of tokens: good ones, bad ones, and issuers that change their keys or are gone.
+//! Verdicts of a server on tokens: good ones, bad ones, and issuers that change their keys or are gone.
 
 use std::path::{Path, PathBuf};
 
