@@ -30,8 +30,7 @@ use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::links;
 use crate::partial::{
-    Ending, Failure, JournalFile, Locked, Owner, Partial, Place, Step, Unusable, Writeback, is_same, kind_of,
-    open_or_make,
+    Ending, Failure, Locked, Owner, Partial, Place, Step, Unusable, Writeback, is_same, kind_of, open_or_make,
 };
 use crate::posix::{described, described_at, set_modified, turns_of};
 use crate::storage::{Committed, Completion, Expectation};
@@ -112,11 +111,6 @@ impl PathTarget {
         Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 
-    /// The journal, which every such target has.
-    fn journal(&self) -> Option<&JournalFile> {
-        self.partial.journal()
-    }
-
     fn part_path(&self) -> PathBuf {
         beside(&self.target).map_or_else(|_| self.target.clone(), |(part_path, _)| part_path)
     }
@@ -187,13 +181,11 @@ impl Target for PathTarget {
     }
 
     fn is_recorded(&self) -> bool {
-        self.journal().is_some_and(JournalFile::is_recorded)
+        self.partial.is_recorded()
     }
 
     fn record(&self, records: &[Record]) -> Result<()> {
-        self.journal()
-            .map_or(Ok(()), |journal| journal.record(records))
-            .map_err(|cause| self.journal_error(&cause))
+        self.partial.record(records).map_err(|cause| self.journal_error(&cause))
     }
 
     fn restart(&self) -> Result<()> {
@@ -202,7 +194,7 @@ impl Target for PathTarget {
     }
 
     fn restart_journal(&self) -> Result<()> {
-        self.journal().map_or(Ok(()), JournalFile::restart).map_err(|cause| self.journal_error(&cause))
+        self.partial.restart_journal().map_err(|cause| self.journal_error(&cause))
     }
 
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
@@ -244,7 +236,7 @@ impl Ending for PathEnding<'_> {
     fn prepare(&self, part: &File) -> std::result::Result<(), Failure> {
         let ours = part.metadata().map_err(Failure::Write)?;
         // The journal was made as any other file is here: by the umask, or as the directory says.
-        let journal = self.target.journal().map(|journal| journal.file().metadata());
+        let journal = self.target.partial.journal().map(|journal| journal.file().metadata());
         let usual =
             journal.transpose().map_err(Failure::Write)?.map_or(PART_MODE, |meta| meta.mode() & 0o666);
         // That of a link that another user has put there is of no interest, as it is replaced.

@@ -45,6 +45,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::journal::Record;
 
 pub(crate) use journal_file::{JournalFile, Locked};
 pub(crate) use records::Records;
@@ -207,6 +208,21 @@ impl Partial {
     /// Tells that `len` bytes were written at `offset`.
     pub(crate) fn wrote(&self, offset: u64, len: u64) {
         self.writeback.wrote(&self.file, offset, len);
+    }
+
+    /// True if records count for a later copy.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.journal().is_some_and(JournalFile::is_recorded)
+    }
+
+    /// Appends to the journal.
+    pub(crate) fn record(&self, records: &[Record]) -> io::Result<()> {
+        self.journal().map_or(Ok(()), |journal| journal.record(records))
+    }
+
+    /// Forgets all records.
+    pub(crate) fn restart_journal(&self) -> io::Result<()> {
+        self.journal().map_or(Ok(()), JournalFile::restart)
     }
 
     /// Length of what is there.
