@@ -89,16 +89,6 @@ impl PathTarget {
         Ok((PathTarget { turns, target, directory, partial }, found))
     }
 
-    /// The bytes as they are now, for reading back.
-    pub fn file(&self) -> &File {
-        self.partial.file()
-    }
-
-    /// Where the complete file will be.
-    pub fn target(&self) -> &Path {
-        &self.target
-    }
-
     fn commit_up_to(&self, last: Step, size_bytes: u64, completion: &Completion) -> Result<Committed> {
         let ending = PathEnding { target: self, size_bytes, completion };
         let replaced = self.partial.publish_up_to(last, &ending).map_err(|failure| match failure {
@@ -362,7 +352,7 @@ pub fn exists(target: &Path) -> Error {
 }
 
 /// The places of the partial file and the journal of `target`.
-pub fn beside(target: &Path) -> Result<(PathBuf, PathBuf)> {
+pub(crate) fn beside(target: &Path) -> Result<(PathBuf, PathBuf)> {
     let name = target.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("{} does not name a file", target.display()))
             .fault(Fault::Caller)
@@ -632,7 +622,7 @@ mod tests {
         let (partial, _) = open(&target).unwrap();
         begin(&partial, 3 << 20);
         partial.write_at(&[7; 2 << 20], 0).unwrap();
-        partial.file().set_len(0).unwrap();
+        partial.partial.file().set_len(0).unwrap();
         partial.write_at(&[7; 1 << 20], 2 << 20).unwrap();
         assert_eq!(partial.size_bytes().unwrap(), 3 << 20);
         assert!(partial.is_doubtful(3 << 20).unwrap());
@@ -652,7 +642,7 @@ mod tests {
         fs::write(&target, b"fedcba").unwrap();
         assert!(check_target(&partial).is_err());
         fs::rename(&moved, &target).unwrap();
-        partial.file().set_len(5).unwrap();
+        partial.partial.file().set_len(5).unwrap();
         assert!(check_target(&partial).is_err());
     }
 
