@@ -257,8 +257,7 @@ impl Partial {
 
     /// True if `name` in `directory` is a name of this file, and no link.
     pub(crate) fn is_at(&self, directory: impl AsFd, name: &OsStr) -> bool {
-        let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-        there.is_ok_and(|there| fstat(&self.file).is_ok_and(|ours| is_same(&there, &ours)))
+        is_named(&self.file, directory, name)
     }
 
     fn check_name(&self) -> Result<(), Failure> {
@@ -463,6 +462,12 @@ fn link_new(from_parent: impl AsFd, from: &OsStr, to_parent: impl AsFd, to: &OsS
             Ok(())
         }
     }
+}
+
+/// True if `name` in `directory` is a name of `file`, and no link.
+fn is_named(file: &File, directory: impl AsFd, name: &OsStr) -> bool {
+    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    there.is_ok_and(|there| fstat(file).is_ok_and(|ours| is_same(&there, &ours)))
 }
 
 /// True if both are of one file.
