@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Result};
 
-use super::{Running, kept, names, path};
+use super::{Running, checks, kept, names, path};
 use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::path::ObjectPath;
@@ -144,12 +144,6 @@ impl Check {
     pub async fn run(&self, place: &dyn Place) {
         (self.run)(place).await;
     }
-}
-
-macro_rules! checks {
-    ($($check:ident),* $(,)?) => {
-        &[$(Check { name: stringify!($check), run: |place| Box::pin($check(place)) }),*]
-    };
 }
 
 /// All of them.
