@@ -439,15 +439,8 @@ mod tests {
     use super::*;
     use gridlane_core::ByteRange;
 
-    /// Keys at a place that the tests share.
-    fn keys() -> JournalKeys {
-        static PLACE: std::sync::LazyLock<tempfile::TempDir> =
-            std::sync::LazyLock::new(|| tempfile::tempdir().unwrap());
-        JournalKeys::at(PLACE.path().join("journal.key"))
-    }
-
     fn open(target: &Path) -> Result<(PathTarget, Found)> {
-        PathTarget::open(target, &keys())
+        PathTarget::open(target, &JournalKeys::of(&[7; 32]))
     }
 
     fn mode_of(path: &Path) -> u32 {
