@@ -226,6 +226,7 @@ fn decode(line: &[u8]) -> Option<(&[u8], &[u8], Record)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
     fn records() -> Vec<Record> {
         vec![
             Record::Object { version: JOURNAL_VERSION, size_bytes: 100 },

@@ -338,7 +338,7 @@ impl Partial {
     /// Removes it with its journal, unless it is visible.
     pub(crate) fn discard(&self) {
         if !std::mem::replace(&mut *self.lock_state(), true) {
-            // If this fails the file is removed when it is old; until then nothing leads to it.
+            // If this fails, one of an export is removed when it is old; one beside its path stays, without a journal.
             let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
             if let Some(journal) = &self.journal {
                 journal.remove();
