@@ -128,12 +128,12 @@ impl UnnamedFile {
 
     /// True if its bytes go to a device, for which a write or a sync may have to wait.
     pub fn has_device(&self) -> bool {
-        !self.directory.is_memory
+        self.directory.has_device()
     }
 
     /// All `size_bytes` were written: the device may begin with them.
     pub fn written(&self, size_bytes: u64) {
-        if !self.directory.is_memory {
+        if self.has_device() {
             start_writeback(&self.file, 0, size_bytes);
         }
     }

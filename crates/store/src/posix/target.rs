@@ -58,7 +58,7 @@ impl PosixTarget {
     }
 
     fn commit_up_to(&self, last: Step, size_bytes: u64, completion: &Completion) -> Result<Committed> {
-        let PosixTarget { shared, path, partial, .. } = self;
+        let PosixTarget { shared, path, partial } = self;
         PosixEnding::new(shared, path, FILE_PERMISSIONS, Some(size_bytes), completion)
             .map_err(Failure::from)
             .and_then(|ending| ending.publish(last, partial))
