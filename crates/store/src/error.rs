@@ -37,7 +37,7 @@ pub enum StoreError {
     TooLarge,
     /// The device is full.
     NoSpace,
-    /// There is room on the device, but the quota of the requester is used up.
+    /// There is room on the device, but the quota of the export is used up.
     OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,

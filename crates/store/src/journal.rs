@@ -121,7 +121,7 @@ pub struct Journaled {
 
 /// The reason why a journal cannot be used.
 #[derive(Debug)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// There is nothing in it.
     Empty,
     /// It starts with something else than a journal's first line.
@@ -134,14 +134,14 @@ pub enum Unusable {
 
 /// The tag of the next line of a journal is made of this: the key, and all lines so far.
 #[derive(Clone, Debug)]
-pub struct Chain {
+pub(crate) struct Chain {
     key: JournalKey,
     tag: [u8; 32],
 }
 
 impl Chain {
     /// For the first line of a journal about the partial file that is called `name` and has this inode.
-    pub fn new(key: JournalKey, name: &[u8], inode: u64) -> Chain {
+    pub(crate) fn new(key: JournalKey, name: &[u8], inode: u64) -> Chain {
         let tag = key.tag(&[b"gridlane journal", &JOURNAL_VERSION.to_be_bytes(), name, &inode.to_be_bytes()]);
         Chain { key, tag }
     }
@@ -155,7 +155,7 @@ impl Chain {
 
 /// Reads a journal from its beginning, with the `chain` of its first line, which is that of the line behind the last good one
 /// afterwards. Returns its records and the number of bytes of the file that are good.
-pub fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
+pub(crate) fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
     let mut text = Vec::new();
     journal.take(JOURNAL_BYTES_MAX).read_to_end(&mut text)?;
     if text.is_empty() {
@@ -197,7 +197,7 @@ pub fn read(journal: impl Read, chain: &mut Chain) -> io::Result<Result<(Journal
 }
 
 /// The lines of `records`, of which the first has `chain`, and the chain of the line behind them.
-pub fn lines(chain: &Chain, records: &[Record]) -> io::Result<(Vec<u8>, Chain)> {
+pub(crate) fn lines(chain: &Chain, records: &[Record]) -> io::Result<(Vec<u8>, Chain)> {
     let (mut text, mut next) = (Vec::new(), chain.clone());
     for record in records {
         encode(record, &mut next, &mut text)?;
@@ -226,6 +226,7 @@ fn decode(line: &[u8]) -> Option<(&[u8], &[u8], Record)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
     fn records() -> Vec<Record> {
         vec![
             Record::Object { version: JOURNAL_VERSION, size_bytes: 100 },

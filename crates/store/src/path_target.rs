@@ -30,8 +30,7 @@ use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::links;
 use crate::partial::{
-    Ending, Failure, JournalFile, Locked, Owner, Partial, Place, Step, Unusable, Writeback, is_same, kind_of,
-    open_or_make,
+    Ending, Failure, Locked, Owner, Partial, Place, Step, Unusable, Writeback, is_same, kind_of, open_or_make,
 };
 use crate::posix::{described, described_at, set_modified, turns_of};
 use crate::storage::{Committed, Completion, Expectation};
@@ -90,16 +89,6 @@ impl PathTarget {
         Ok((PathTarget { turns, target, directory, partial }, found))
     }
 
-    /// The bytes as they are now, for reading back.
-    pub fn file(&self) -> &File {
-        self.partial.file()
-    }
-
-    /// Where the complete file will be.
-    pub fn target(&self) -> &Path {
-        &self.target
-    }
-
     fn commit_up_to(&self, last: Step, size_bytes: u64, completion: &Completion) -> Result<Committed> {
         let ending = PathEnding { target: self, size_bytes, completion };
         let replaced = self.partial.publish_up_to(last, &ending).map_err(|failure| match failure {
@@ -110,11 +99,6 @@ impl PathTarget {
         })?;
         let metadata = described(self.partial.file()).ok_or_else(|| replaced_error(&self.target))?;
         Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
-    }
-
-    /// The journal, which every such target has.
-    fn journal(&self) -> Option<&JournalFile> {
-        self.partial.journal()
     }
 
     fn part_path(&self) -> PathBuf {
@@ -187,13 +171,11 @@ impl Target for PathTarget {
     }
 
     fn is_recorded(&self) -> bool {
-        self.journal().is_some_and(JournalFile::is_recorded)
+        self.partial.is_recorded()
     }
 
     fn record(&self, records: &[Record]) -> Result<()> {
-        self.journal()
-            .map_or(Ok(()), |journal| journal.record(records))
-            .map_err(|cause| self.journal_error(&cause))
+        self.partial.record(records).map_err(|cause| self.journal_error(&cause))
     }
 
     fn restart(&self) -> Result<()> {
@@ -202,7 +184,7 @@ impl Target for PathTarget {
     }
 
     fn restart_journal(&self) -> Result<()> {
-        self.journal().map_or(Ok(()), JournalFile::restart).map_err(|cause| self.journal_error(&cause))
+        self.partial.restart_journal().map_err(|cause| self.journal_error(&cause))
     }
 
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
@@ -244,7 +226,7 @@ impl Ending for PathEnding<'_> {
     fn prepare(&self, part: &File) -> std::result::Result<(), Failure> {
         let ours = part.metadata().map_err(Failure::Write)?;
         // The journal was made as any other file is here: by the umask, or as the directory says.
-        let journal = self.target.journal().map(|journal| journal.file().metadata());
+        let journal = self.target.partial.journal().map(|journal| journal.file().metadata());
         let usual =
             journal.transpose().map_err(Failure::Write)?.map_or(PART_MODE, |meta| meta.mode() & 0o666);
         // That of a link that another user has put there is of no interest, as it is replaced.
@@ -370,7 +352,7 @@ pub fn exists(target: &Path) -> Error {
 }
 
 /// The places of the partial file and the journal of `target`.
-pub fn beside(target: &Path) -> Result<(PathBuf, PathBuf)> {
+pub(crate) fn beside(target: &Path) -> Result<(PathBuf, PathBuf)> {
     let name = target.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("{} does not name a file", target.display()))
             .fault(Fault::Caller)
@@ -457,15 +439,8 @@ mod tests {
     use super::*;
     use gridlane_core::ByteRange;
 
-    /// Keys at a place that the tests share.
-    fn keys() -> JournalKeys {
-        static PLACE: std::sync::LazyLock<tempfile::TempDir> =
-            std::sync::LazyLock::new(|| tempfile::tempdir().unwrap());
-        JournalKeys::at(PLACE.path().join("journal.key"))
-    }
-
     fn open(target: &Path) -> Result<(PathTarget, Found)> {
-        PathTarget::open(target, &keys())
+        PathTarget::open(target, &JournalKeys::of(&[7; 32]))
     }
 
     fn mode_of(path: &Path) -> u32 {
@@ -640,7 +615,7 @@ mod tests {
         let (partial, _) = open(&target).unwrap();
         begin(&partial, 3 << 20);
         partial.write_at(&[7; 2 << 20], 0).unwrap();
-        partial.file().set_len(0).unwrap();
+        partial.partial.file().set_len(0).unwrap();
         partial.write_at(&[7; 1 << 20], 2 << 20).unwrap();
         assert_eq!(partial.size_bytes().unwrap(), 3 << 20);
         assert!(partial.is_doubtful(3 << 20).unwrap());
@@ -660,7 +635,7 @@ mod tests {
         fs::write(&target, b"fedcba").unwrap();
         assert!(check_target(&partial).is_err());
         fs::rename(&moved, &target).unwrap();
-        partial.file().set_len(5).unwrap();
+        partial.partial.file().set_len(5).unwrap();
         assert!(check_target(&partial).is_err());
     }
 

@@ -1,6 +1,6 @@
 //! Small files on their way: each has no name at all until its bytes are complete and durable.
 //!
-//! A partial file ([`partial`](mod@crate::path_target)) is for what is worth continuing: it has a name, a journal and a lock.
+//! A partial file ([`path_target`](crate::path_target)) is for what is worth continuing: it has a name, a journal and a lock.
 //! A small file is fetched again faster than that is made. It is opened without a name (`O_TMPFILE`), written with few
 //! calls, and linked to its name when its bytes are on the disk. A crash or a kill at any point leaves the whole
 //! file or nothing, and nothing to clean up.
@@ -128,12 +128,12 @@ impl UnnamedFile {
 
     /// True if its bytes go to a device, for which a write or a sync may have to wait.
     pub fn has_device(&self) -> bool {
-        !self.directory.is_memory
+        self.directory.has_device()
     }
 
     /// All `size_bytes` were written: the device may begin with them.
     pub fn written(&self, size_bytes: u64) {
-        if !self.directory.is_memory {
+        if self.has_device() {
             start_writeback(&self.file, 0, size_bytes);
         }
     }

@@ -56,10 +56,10 @@ pub fn of(storage: &dyn Storage) -> Vec<Check> {
     CORE.iter().chain(posix.iter().copied().flatten()).copied().collect()
 }
 
-/// Checks by their functions.
+/// Checks by their functions, each a `Check` of the module that lists them.
 macro_rules! checks {
     ($($check:ident),* $(,)?) => {
-        &[$(super::Check { name: stringify!($check), run: |storage| Box::pin($check(storage)) }),*]
+        &[$(Check { name: stringify!($check), run: |subject| Box::pin($check(subject)) }),*]
     };
 }
 use checks;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Result};
 
-use super::{Running, kept, names, path};
+use super::{Running, checks, kept, names, path};
 use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::path::ObjectPath;
@@ -146,12 +146,6 @@ impl Check {
     }
 }
 
-macro_rules! checks {
-    ($($check:ident),* $(,)?) => {
-        &[$(Check { name: stringify!($check), run: |place| Box::pin($check(place)) }),*]
-    };
-}
-
 /// All of them.
 pub const CHECKS: &[Check] = checks![
     bytes_come_in_any_order_and_by_many_at_once,
@@ -170,10 +164,9 @@ pub const CHECKS: &[Check] = checks![
     a_directory_that_was_removed_gets_nothing,
 ];
 
-/// Keys at a place that all checks share.
+/// The key of all checks.
 fn keys() -> JournalKeys {
-    static BYTES: [u8; 32] = [7; 32];
-    JournalKeys::of(&BYTES)
+    JournalKeys::of(&[7; 32])
 }
 
 fn done(offset: u64, len: u64) -> Record {

@@ -227,7 +227,7 @@ macro_rules! delegate_writable {
     };
 }
 
-/// A storage whose files are never in memory: every read, write and sync has to pass a [`Gate`]. With
+/// A storage whose files are never in memory: every read, write, sync and commit of an upload has to pass a [`Gate`]. With
 /// [`with_names`](SlowStorage::with_names), whatever is about names and directories as well.
 pub struct SlowStorage<S> {
     inner: S,
@@ -474,7 +474,7 @@ impl<S: BlockingStorage> BlockingStorage for FaultyStorage<S> {
     }
 }
 
-/// A target that has to pass something before each call that needs a device.
+/// A target that has to pass something before each read, write and sync of its bytes, and before its commit.
 struct HeldTarget<P> {
     inner: Arc<dyn Target>,
     turns: Arc<Turns>,

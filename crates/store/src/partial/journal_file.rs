@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, flock, unlinkat};
 use rustix::io::Errno;
 
-use super::{Owner, Records, Unusable, is_same, open_or_make};
+use super::{Owner, Records, Unusable, is_named, open_or_make};
 use crate::journal::Record;
 use crate::journal_key::JournalKeys;
 use crate::target::Found;
@@ -37,16 +37,12 @@ impl Locked {
             let file = open_or_make(directory, name, mode, Owner::Ours)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => return Err(Unusable::Locked),
-                // A file system without locks: as safe as without this program.
-                Err(_) => {
+                // The process that held the lock may have finished and removed the file between the two calls.
+                Ok(()) if !is_named(&file, directory, name) => {}
+                // Where the file system has no locks it is as safe as without this program.
+                Ok(()) | Err(_) => {
                     return Ok(Locked { directory: Arc::clone(directory), name: name.to_owned(), file });
                 }
-                Ok(()) => {}
-            }
-            // The process that held the lock may have finished and removed the file between the two calls.
-            let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if there.is_ok_and(|there| fstat(&file).is_ok_and(|ours| is_same(&there, &ours))) {
-                return Ok(Locked { directory: Arc::clone(directory), name: name.to_owned(), file });
             }
         }
     }

@@ -45,6 +45,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::journal::Record;
 
 pub(crate) use journal_file::{JournalFile, Locked};
 pub(crate) use records::Records;
@@ -209,6 +210,21 @@ impl Partial {
         self.writeback.wrote(&self.file, offset, len);
     }
 
+    /// True if records count for a later copy.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.journal().is_some_and(JournalFile::is_recorded)
+    }
+
+    /// Appends to the journal.
+    pub(crate) fn record(&self, records: &[Record]) -> io::Result<()> {
+        self.journal().map_or(Ok(()), |journal| journal.record(records))
+    }
+
+    /// Forgets all records.
+    pub(crate) fn restart_journal(&self) -> io::Result<()> {
+        self.journal().map_or(Ok(()), JournalFile::restart)
+    }
+
     /// Length of what is there.
     pub(crate) fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -241,8 +257,7 @@ impl Partial {
 
     /// True if `name` in `directory` is a name of this file, and no link.
     pub(crate) fn is_at(&self, directory: impl AsFd, name: &OsStr) -> bool {
-        let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-        there.is_ok_and(|there| fstat(&self.file).is_ok_and(|ours| is_same(&there, &ours)))
+        is_named(&self.file, directory, name)
     }
 
     fn check_name(&self) -> Result<(), Failure> {
@@ -323,7 +338,7 @@ impl Partial {
     /// Removes it with its journal, unless it is visible.
     pub(crate) fn discard(&self) {
         if !std::mem::replace(&mut *self.lock_state(), true) {
-            // If this fails the file is removed when it is old; until then nothing leads to it.
+            // If this fails, one of an export is removed when it is old; one beside its path stays, without a journal.
             let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
             if let Some(journal) = &self.journal {
                 journal.remove();
@@ -447,6 +462,12 @@ fn link_new(from_parent: impl AsFd, from: &OsStr, to_parent: impl AsFd, to: &OsS
             Ok(())
         }
     }
+}
+
+/// True if `name` in `directory` is a name of `file`, and no link.
+fn is_named(file: &File, directory: impl AsFd, name: &OsStr) -> bool {
+    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    there.is_ok_and(|there| fstat(file).is_ok_and(|ours| is_same(&there, &ours)))
 }
 
 /// True if both are of one file.

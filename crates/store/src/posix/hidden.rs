@@ -38,11 +38,11 @@ const TARGET: (&str, &str) = ("target-", ".part");
 /// And those of their journals.
 const TARGET_JOURNAL: (&str, &str) = ("target-", ".journal");
 
-/// Only the server reads it.
-pub(super) const JOURNAL_MODE: u32 = 0o600;
-
-/// And those of trees that are being deleted. Nothing else in a hidden directory may be removed.
+/// And those of trees that are being deleted. Nothing else in a hidden directory but the side file may be removed.
 const REMOVED: (&str, &str) = ("removed-", ".tree");
+
+/// Permissions of a journal: only the server reads it.
+pub(super) const JOURNAL_MODE: u32 = 0o600;
 
 /// Permissions of all others: the hidden directory is hidden from them.
 const OTHERS: u16 = 0o077;

@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
 
-use gridlane_core::Checksum;
 use rustix::fs::{Access, AtFlags, FileType, accessat, fstatvfs, fsync};
 use rustix::io::Errno;
 
@@ -125,16 +123,6 @@ impl<'a> PosixEnding<'a> {
         let metadata = metadata_of(&stat).ok_or(StoreError::NotAFile)?;
         Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
-
-    fn set_modified(&self, file: &File, modified: SystemTime) -> StoreResult<()> {
-        // From here on it may look old enough to be removed.
-        hidden::hold(file);
-        set_modified(file, modified)
-    }
-
-    fn checksums(&self) -> Vec<Checksum> {
-        self.completion.checksums.clone()
-    }
 }
 
 impl Ending for PosixEnding<'_> {
@@ -143,11 +131,14 @@ impl Ending for PosixEnding<'_> {
     }
 
     fn prepare(&self, file: &File) -> Result<(), Failure> {
-        if let Some(modified) = self.completion.modified {
-            self.set_modified(file, modified)?;
+        let Completion { modified, checksums, .. } = self.completion;
+        if let Some(modified) = modified {
+            // From here on it may look old enough to be removed.
+            hidden::hold(file);
+            set_modified(file, *modified)?;
         }
         // Before the file gets its owner, and after its times are set.
-        *self.beside.borrow_mut() = checksums::keep_in_attributes(self.shared, file, self.checksums());
+        *self.beside.borrow_mut() = checksums::keep_in_attributes(self.shared, file, checksums.clone());
         Ok(self.shared.options.apply(file, self.permissions)?)
     }
 

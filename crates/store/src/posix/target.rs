@@ -18,7 +18,7 @@ use super::partial::{FILE_PERMISSIONS, PosixEnding, each, hidden_of, require_roo
 use super::{Durability, Shared};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::Record;
-use crate::partial::{Failure, JournalFile, Locked, Owner, Partial, Step, Unusable, open_or_make};
+use crate::partial::{Failure, Locked, Owner, Partial, Step, Unusable, open_or_make};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Completion};
 use crate::target::{Found, Target, TargetOptions, failed};
@@ -58,7 +58,7 @@ impl PosixTarget {
     }
 
     fn commit_up_to(&self, last: Step, size_bytes: u64, completion: &Completion) -> Result<Committed> {
-        let PosixTarget { shared, path, partial, .. } = self;
+        let PosixTarget { shared, path, partial } = self;
         PosixEnding::new(shared, path, FILE_PERMISSIONS, Some(size_bytes), completion)
             .map_err(Failure::from)
             .and_then(|ending| ending.publish(last, partial))
@@ -74,11 +74,6 @@ impl PosixTarget {
 
     fn write_error(&self, cause: &io::Error) -> Error {
         Error::local_io(format!("cannot write {}", self.path), cause)
-    }
-
-    /// The journal, which every target has.
-    fn journal(&self) -> Option<&JournalFile> {
-        self.partial.journal()
     }
 }
 
@@ -112,12 +107,11 @@ impl Target for PosixTarget {
     }
 
     fn is_recorded(&self) -> bool {
-        self.journal().is_some_and(JournalFile::is_recorded)
+        self.partial.is_recorded()
     }
 
     fn record(&self, records: &[Record]) -> Result<()> {
-        let recorded = self.journal().map_or(Ok(()), |journal| journal.record(records));
-        recorded.map_err(|cause| self.write_error(&cause))
+        self.partial.record(records).map_err(|cause| self.write_error(&cause))
     }
 
     fn restart(&self) -> Result<()> {
@@ -126,8 +120,7 @@ impl Target for PosixTarget {
     }
 
     fn restart_journal(&self) -> Result<()> {
-        let restarted = self.journal().map_or(Ok(()), JournalFile::restart);
-        restarted.map_err(|cause| self.write_error(&cause))
+        self.partial.restart_journal().map_err(|cause| self.write_error(&cause))
     }
 
     fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {

@@ -344,10 +344,11 @@ impl BlockingFile for PosixWritable {
     }
 
     fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        end_of(offset, len_of(parts))?;
+        let len = len_of(parts);
+        end_of(offset, len)?;
         let _changing = self.changing()?;
         write_all_vectored_at(self.target.file(), parts, offset)?;
-        self.wrote(offset, len_of(parts) as u64);
+        self.wrote(offset, len as u64);
         Ok(())
     }
 

@@ -27,8 +27,9 @@ impl QuotaStorage {
         let _opening = self.opening.read().await;
         let before = self.account.before();
         let (inner, found) = inside.open_target(path, options).await?;
-        let length =
-            inner.size_bytes().map_err(|error| StoreError::Io(io::Error::other(error.to_string())))?;
+        let turns = Arc::clone(inner.turns());
+        let length = turns.run(|| inner.size_bytes()).await;
+        let length = length.map_err(|error| StoreError::Io(io::Error::other(error.to_string())))?;
         let expected_bytes = options.expected_bytes.unwrap_or(0);
         match self.account.take_over(before, length, expected_bytes) {
             Ok(reservation) => {
@@ -39,7 +40,6 @@ impl QuotaStorage {
             Err(error) => {
                 // What an earlier copy has left is counted still.
                 if length == 0 {
-                    let turns = Arc::clone(inner.turns());
                     turns.run(|| inner.discard()).await;
                 }
                 Err(error)

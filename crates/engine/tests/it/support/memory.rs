@@ -4,14 +4,13 @@ use std::io;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::Result;
 use gridlane_engine::{OpenTarget, TargetSpec};
 use gridlane_share::Turns;
 use gridlane_store::journal::Record;
-use gridlane_store::storage::FileIdentity;
-use gridlane_store::{Committed, Completion, Expectation, Found, Metadata, NodeKind, Target};
+use gridlane_store::{Committed, Completion, Expectation, Found, MemoryTarget, Target};
 
 /// Far longer than anything takes in a test that passes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,16 +50,16 @@ impl Device {
     }
 }
 
-/// What a copy has made.
+/// The calls of a copy beside those that write.
 #[derive(Default)]
 struct State {
-    bytes: Vec<u8>,
     records: usize,
     committed: Option<Completion>,
     is_discarded: bool,
 }
 
 pub(crate) struct Memory {
+    inner: MemoryTarget,
     device: Arc<Device>,
     /// Keeps syncs waiting.
     cache: Arc<Device>,
@@ -73,7 +72,8 @@ impl Memory {
     }
 
     pub(crate) fn synced_by(device: &Arc<Device>, cache: &Arc<Device>) -> Arc<Memory> {
-        Arc::new(Memory { device: device.clone(), cache: cache.clone(), state: Mutex::default() })
+        let inner = MemoryTarget::new("memory", u64::MAX);
+        Arc::new(Memory { inner, device: device.clone(), cache: cache.clone(), state: Mutex::default() })
     }
 
     pub(crate) fn spec(self: &Arc<Memory>) -> TargetSpec {
@@ -83,12 +83,11 @@ impl Memory {
 
     /// The bytes that are visible, and what was said of them.
     pub(crate) fn committed(&self) -> Option<(Vec<u8>, Completion)> {
-        let state = self.state.lock().unwrap();
-        Some((state.bytes.clone(), state.committed.clone()?))
+        Some((self.inner.complete()?, self.state.lock().unwrap().committed.clone()?))
     }
 
     pub(crate) fn size_bytes_written(&self) -> usize {
-        self.state.lock().unwrap().bytes.len()
+        self.inner.size_bytes().unwrap() as usize
     }
 
     pub(crate) fn records(&self) -> usize {
@@ -106,37 +105,28 @@ impl Target for Memory {
     }
 
     fn name(&self) -> String {
-        "memory".into()
+        self.inner.name()
     }
 
     fn size_bytes(&self) -> Result<u64> {
-        Ok(self.state.lock().unwrap().bytes.len() as u64)
+        self.inner.size_bytes()
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.state.lock().unwrap().bytes.len() as u64
+        self.inner.allocated_bytes()
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        None
+        self.inner.free_bytes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.device.wait();
-        let mut state = self.state.lock().unwrap();
-        let end = offset as usize + bytes.len();
-        let len = state.bytes.len().max(end);
-        state.bytes.resize(len, 0);
-        state.bytes[offset as usize..end].copy_from_slice(bytes);
-        Ok(())
+        self.inner.write_at(bytes, offset)
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.state.lock().unwrap();
-        let rest = state.bytes.get(offset as usize..).unwrap_or_default();
-        let count = rest.len().min(into.len());
-        into[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
+        self.inner.read_at(into, offset)
     }
 
     fn is_recorded(&self) -> bool {
@@ -149,8 +139,8 @@ impl Target for Memory {
     }
 
     fn restart(&self) -> Result<()> {
-        *self.state.lock().unwrap() = State::default();
-        Ok(())
+        self.restart_journal()?;
+        self.inner.restart()
     }
 
     fn restart_journal(&self) -> Result<()> {
@@ -158,8 +148,8 @@ impl Target for Memory {
         Ok(())
     }
 
-    fn is_doubtful(&self, _: u64) -> Result<bool> {
-        Ok(false)
+    fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
+        self.inner.is_doubtful(size_bytes)
     }
 
     fn sync(&self) -> Result<()> {
@@ -168,27 +158,12 @@ impl Target for Memory {
     }
 
     fn commit(&self, size_bytes: u64, completion: &Completion) -> Result<Committed> {
-        let mut state = self.state.lock().unwrap();
-        if state.bytes.len() as u64 != size_bytes {
-            return Err(Error::new(ErrorKind::LocalIo, "it has another size"));
-        }
-        state.committed = Some(completion.clone());
-        let now = SystemTime::now();
-        let metadata = Metadata {
-            kind: NodeKind::File,
-            size_bytes,
-            modified: now,
-            changed: now,
-            created: None,
-            tag: String::new(),
-            identity: FileIdentity { device: 0, number: 0 },
-            mode: 0o100_644,
-            owner: 0,
-            group: 0,
-        };
-        Ok(Committed { metadata, replaced: false, replaced_bytes: 0 })
+        let committed = self.inner.commit(size_bytes, completion)?;
+        self.state.lock().unwrap().committed = Some(completion.clone());
+        Ok(committed)
     }
 
+    /// The bytes stay, so that it can be told what there were.
     fn discard(&self) {
         self.state.lock().unwrap().is_discarded = true;
     }
