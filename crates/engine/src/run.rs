@@ -490,10 +490,9 @@ impl<'a> Run<'a> {
 
     /// Takes the window that the other copies of the process leave to a target in order.
     fn resize_window(&mut self) {
+        let Sink::Ordered(feed) = &self.target.sink else { return };
         self.place.resize_window(self.plan.ahead_bytes(), self.plan.waits_for_target());
-        let (Sink::Ordered(feed), Some(bytes)) = (&self.target.sink, self.place.window_bytes()) else {
-            return;
-        };
+        let Some(bytes) = self.place.window_bytes() else { return };
         let now = self.pace.now();
         self.plan.handle(now, plan::Event::Window { bytes });
         if let Some(up_to_bytes) = feed.set_window(bytes) {
