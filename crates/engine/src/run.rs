@@ -394,7 +394,8 @@ impl<'a> Run<'a> {
                     continue;
                 }
             }
-            let deadline = self.plan.deadline().map(|time| self.pace.instant(time));
+            let deadline = self.plan.deadline().into_iter().chain(self.judge.deadline()).min();
+            let deadline = deadline.map(|time| self.pace.instant(time));
             let far = tokio::time::Instant::now() + TICK * 10;
             tokio::select! {
                 notice = self.notices.recv() => {
