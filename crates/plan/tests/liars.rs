@@ -335,8 +335,8 @@ fn run(fleet: &Fleet, members: &[Member]) -> Judged {
     world.judge(&case, &servers)
 }
 
-/// Attempts that may be needed, each of which moves all bytes at most once: every set of sources that may be believed in turn, once
-/// for each size that is stated.
+/// Attempts that may be needed, each of which moves all bytes at most once: every set of sources that may be believed in turn,
+/// once for each size that is stated.
 fn attempts_max(members: &[Member]) -> u64 {
     let sizes =
         1 + members.iter().filter(|member| matches!(member.has, Has::Shorter | Has::Longer)).count() as u64;

@@ -147,8 +147,8 @@ async fn who_does_not_bear_questions_delivers() {
     assert_eq!(outcome.report.fetched_bytes, BYTES as u64);
 }
 
-/// A server that is asked for the checksum before it was asked for bytes may send a page about a directory: the size of the page is
-/// not that of a file.
+/// A server that is asked for the checksum before it was asked for bytes may send a page about a directory: the size of the
+/// page is not that of a file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_mirror_that_is_a_directory_has_told_no_size() {
     for sends_elsewhere in [true, false].repeat(4) {

@@ -78,7 +78,7 @@ async fn a_device_that_hangs_holds_its_turns_and_no_copy_to_another() {
     }
 }
 
-/// What an object store takes: one part after the other, and no size before.
+/// An object store takes one part after the other, and no size before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storage_that_takes_bytes_in_order_is_a_target() {
     let dir = tempfile::tempdir().unwrap();

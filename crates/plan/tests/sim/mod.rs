@@ -2,11 +2,11 @@
 //!
 //! Fluid, in steps: each connection doubles its window per round trip up to four times what the path
 //! holds, or to its buffer; one that takes a loss for a full path has losses by lot, leaves slow start when bytes wait for an
-//! eighth of the round trip (HyStart), and grows as CUBIC does from then on. The connections of a path share its rate. What they have under way beyond what the path holds waits, up to
-//! as much again, and shows in the round trip that the plan is told. A request's first byte comes a round trip after
-//! it was sent, or behind the requests before it. While nothing flows, the clock jumps to the next
-//! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
-//! see `Sim::check_request`.
+//! eighth of the round trip (HyStart), and grows as CUBIC does from then on. The connections of a path share its rate. What
+//! they have under way beyond what the path holds waits, up to as much again, and shows in the round trip that the plan is
+//! told. A request's first byte comes a round trip after it was sent, or behind the requests before it. While nothing flows,
+//! the clock jumps to the next thing that happens. The engine keeps its own ledger and checks every action of the plan
+//! against it: see `Sim::check_request`.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
