@@ -101,7 +101,7 @@ pub(crate) fn notice(source: &Source, word: Word) -> Notice {
 
 /// The checksums in a source's word, if it is about the object that the copy is of: one of another version says nothing
 /// about this one.
-pub(crate) fn of_this_version(source: &Source, word: Word) -> Vec<Checksum> {
+fn of_this_version(source: &Source, word: Word) -> Vec<Checksum> {
     let is_of_this = is_of_this_version(source, &word);
     word.checksum.into_iter().chain(word.stated).filter(|_| is_of_this).collect()
 }
