@@ -77,7 +77,7 @@ pub use spec::{CopySpec, OpenTarget, Options, Outcome, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 
-/// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
+/// Copies one file. Ends early, resumable where the target keeps a journal, when `stop` completes.
 ///
 /// An upload whose connection broke, or was refused, is begun anew for a while: its server may be being started again.
 ///
