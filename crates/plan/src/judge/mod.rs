@@ -302,7 +302,7 @@ impl Judge {
     }
 
     /// Sources that may deliver: neither distrusted nor doubted at the moment.
-    pub fn believed(&self) -> Vec<Sender> {
+    fn believed(&self) -> Vec<Sender> {
         let believed = self.members.iter().enumerate().filter(|(_, member)| member.is_believed());
         believed.map(|(number, _)| number as Sender).collect()
     }
