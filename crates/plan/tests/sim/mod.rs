@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, RangeSet, Time};
 use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, SourceId, SourceState};
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
 pub(crate) use court::{Case, Ended, Judged};
 pub(crate) use liar::{Holding, When, checksum, colliding, noise};
@@ -34,6 +35,18 @@ const HYSTART_WAITS: f64 = 0.125;
 const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
 /// Time that the engine allows a connect.
 const CONNECT_S: f64 = 15.0;
+
+/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
+/// for looking further.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    ProptestConfig {
+        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
+        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 /// The same for all servers of a run.
 #[derive(Clone, Debug)]
