@@ -1,7 +1,7 @@
 //! Asking a replica for its checksum beside the data, and never in front of it.
 //!
-//! Of a small file it is asked for on the connection of the lane (see `lane::question`). A question of its own follows
-//! where that brings no answer.
+//! Of a small file it is asked for on the connection of the lane (see `lane::digest_request`). A request of its own
+//! follows where that brings no answer.
 
 use std::fs::File;
 use std::io;
@@ -101,7 +101,7 @@ pub(crate) fn notice(source: &Source, word: Word) -> Notice {
 
 /// The checksums in a source's word, if it is about the object that the copy is of: one of another version says nothing
 /// about this one.
-pub(crate) fn of_this_version(source: &Source, word: Word) -> Vec<Checksum> {
+fn of_this_version(source: &Source, word: Word) -> Vec<Checksum> {
     let is_of_this = is_of_this_version(source, &word);
     word.checksum.into_iter().chain(word.stated).filter(|_| is_of_this).collect()
 }
@@ -179,8 +179,7 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
 }
 
 /// The statement in the head of a successful answer to HEAD from `at` about the file of a source, with the checksum of
-/// `kind`
-/// that was asked for; without the replicas that it names.
+/// `kind` that was asked for; without the replicas that it names.
 pub(crate) fn word_of(
     client: &http::Client,
     source: &Source,

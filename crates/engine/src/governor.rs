@@ -356,7 +356,7 @@ mod tests {
         poll(pin!(governor.place(user(), endpoints, None))).expect("there is room")
     }
 
-    /// As many as there may be at a near endpoint.
+    /// All copies that may move at a near endpoint.
     fn fill(governor: &Arc<Governor>, near: &[Endpoint]) -> Vec<Place> {
         let first = begin(governor, near.to_vec());
         first.measured(&near[0], Duration::ZERO);

@@ -77,7 +77,7 @@ pub use spec::{CopySpec, OpenTarget, Options, Outcome, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 
-/// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
+/// Copies one file. Ends early, resumable where the target keeps a journal, when `stop` completes.
 ///
 /// An upload whose connection broke, or was refused, is begun anew for a while: its server may be being started again.
 ///
@@ -110,6 +110,8 @@ fn copy_until<'a>(
             place = governor.place(user, endpoints, window_bytes) => place,
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
+        // Waiting for a place says nothing of servers.
+        let placed_at = std::time::Instant::now();
         loop {
             let next = retry::same_target(&target);
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
@@ -127,7 +129,8 @@ fn copy_until<'a>(
                 return Outcome { report, result: Ok(()), metalink: None };
             }
             let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
-            let Some(pause) = retry.after(error, Time::from_origin(began.elapsed())) else { return outcome };
+            let now = Time::from_origin(placed_at.elapsed());
+            let Some(pause) = retry.after(error, now) else { return outcome };
             tokio::select! {
                 () = tokio::time::sleep(pause) => target = next,
                 () = stop.as_mut() => return outcome,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gridlane_core::{Checksum, Error};
 use gridlane_plan::{LaneId, Loss};
+use tokio::sync::mpsc;
 
 use crate::links::ServerLinks;
 use crate::pieces::Found;
@@ -50,4 +51,20 @@ pub(crate) enum Notice {
     Piece { index: u64, found: Found },
     /// This machine failed: the copy cannot go on.
     LocalFailure { error: Error },
+}
+
+/// Waiting longer than this, for a turn at the target or for it to take bytes, is told to the plan.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Does something during which the plan knows that the lane cannot go on.
+pub(crate) async fn blocked<T>(
+    notices: &mpsc::UnboundedSender<Notice>,
+    lane: LaneId,
+    doing: impl Future<Output = T>,
+) -> T {
+    // The copy may be over, with its receiver: the notices are then of no use.
+    let _ = notices.send(Notice::Blocked { lane, blocked: true });
+    let outcome = doing.await;
+    let _ = notices.send(Notice::Blocked { lane, blocked: false });
+    outcome
 }

@@ -7,19 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use gridlane_core::limits::{REORDER_BYTES_MAX, REORDER_BYTES_MIN};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result};
 use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-use crate::notice::Notice;
+use crate::notice::{Notice, PATIENCE, blocked};
 use crate::output::{Manner, Output, Waits};
 use gridlane_plan::LaneId;
 
-/// Waiting longer than this, for one's turn to write or for a server to take bytes, is told to the plan.
-const PATIENCE: Duration = Duration::from_millis(20);
 /// The plan is told that the target has taken bytes when there are so many parts of the window, or so many bytes if that is more:
 /// telling costs a wake-up.
 const RELEASE_PARTS: u64 = 16;
@@ -115,7 +112,7 @@ impl Feed {
                     () = goes_on => None,
                 }
             };
-            let permit = self.blocked(lane, may_keep).await;
+            let permit = blocked(&self.notices, lane, may_keep).await;
             drain = self.turn(lane).await;
             if permit.is_some() && drain.waits_for_size(0) > 0 {
                 drain.sizeless = permit;
@@ -128,14 +125,14 @@ impl Feed {
         // The target may be slower than the sources: silence of this lane is no fault of its source then.
         let outcome = match self.manner.waits {
             Waits::Never => drain.write(bytes).await,
-            Waits::Blocks => self.blocked(lane, drain.write(bytes)).await,
+            Waits::Blocks => blocked(&self.notices, lane, drain.write(bytes)).await,
             Waits::Sometimes => {
                 let write = drain.write(bytes);
                 tokio::pin!(write);
                 // Telling costs a wake-up, and mostly there is room: as with one's turn, patience first.
                 match timeout(PATIENCE, &mut write).await {
                     Ok(outcome) => outcome,
-                    Err(_) => self.blocked(lane, write).await,
+                    Err(_) => blocked(&self.notices, lane, write).await,
                 }
             }
         };
@@ -151,15 +148,7 @@ impl Feed {
         if let Ok(drain) = timeout(PATIENCE, self.drain.lock()).await {
             return drain;
         }
-        self.blocked(lane, self.drain.lock()).await
-    }
-
-    /// Does something during which the plan knows that the lane cannot go on.
-    async fn blocked<T>(&self, lane: LaneId, doing: impl Future<Output = T>) -> T {
-        self.tell(Notice::Blocked { lane, blocked: true });
-        let outcome = doing.await;
-        self.tell(Notice::Blocked { lane, blocked: false });
-        outcome
+        blocked(&self.notices, lane, self.drain.lock()).await
     }
 
     /// Tells the size of the object: an upload needs it before its first byte.
@@ -311,6 +300,7 @@ mod tests {
     use gridlane_net::tls::Trust;
     use gridlane_peer::Client;
     use std::fs::File;
+    use std::time::Duration;
 
     use super::*;
     use crate::output::Pipe;

@@ -1,4 +1,4 @@
-//! The `--limit-rate` of a copy, shared by its lanes, and the copy's clock.
+//! The limit of a copy's rate, shared by its lanes, and the copy's clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -84,8 +84,8 @@ pub(crate) fn matching(there: &OfTarget<'_>, done: &[JournaledRange]) -> Vec<Jou
 pub(crate) struct Reading(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
 impl Reading {
-    /// Reads of a target as much as `read` likes, on a thread for that: what takes long waits for others like it at the device, and
-    /// keeps no short operation from its turn.
+    /// Reads of a target as much as `read` likes, on a thread for that: what takes long waits for others like it at the
+    /// device, and keeps no short operation from its turn.
     pub(crate) async fn read<T: Send + 'static>(
         &mut self,
         target: Option<&Arc<dyn Target>>,

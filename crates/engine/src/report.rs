@@ -26,7 +26,7 @@ impl Run<'_> {
             let replica = &self.replicas[number];
             let planned = self.plan.source_report(SourceId(number as u32));
             SourceSnapshot {
-                state: self.state_of(number),
+                state: self.state_of(number, planned.as_ref().map(|report| report.state)),
                 rate_bytes_per_s: replica.meter.recent_bytes_per_s(),
                 round_trip: replica.round_trip,
                 bytes: ledger.bytes_of(number as u32),
@@ -44,15 +44,15 @@ impl Run<'_> {
         }
     }
 
-    fn state_of(&self, number: usize) -> State {
+    /// The state of a source that is in this one by the plan.
+    fn state_of(&self, number: usize, planned: Option<SourceState>) -> State {
         let member = &self.judge.members()[number];
         match (member.is_dead, member.is_distrusted || member.wrong_pieces > 0) {
             (true, true) => return State::Wrong,
             (true, false) => return State::Dead,
             (false, _) => {}
         }
-        let state = self.plan.source_report(SourceId(number as u32)).map(|report| report.state);
-        match state {
+        match planned {
             Some(SourceState::Spare) | None => State::Spare,
             Some(SourceState::Connecting) => State::Connecting,
             Some(SourceState::Active) => State::Active,
@@ -125,12 +125,12 @@ impl Run<'_> {
             return (None, "unknown: not every source was active for a second".into());
         }
         let limit = self.options.limit.as_ref().map(|limit| limit.bytes_per_s() as f64);
+        let handshakes: u32 = self.replicas.iter().map(|replica| replica.handshakes).sum();
         let from = format!(
-            "sustained rate of {} source{}, smallest round trip, {} handshake{}",
+            "sustained rate of {} source{}, smallest round trip, {handshakes} handshake{}",
             paths.len(),
             if paths.len() == 1 { "" } else { "s" },
-            self.replicas.iter().map(|replica| replica.handshakes).sum::<u32>(),
-            if self.replicas.iter().map(|replica| replica.handshakes).sum::<u32>() == 1 { "" } else { "s" },
+            if handshakes == 1 { "" } else { "s" },
         );
         match fluid_bound_s(fetched_bytes, &paths, limit) {
             Some(bound_s) => (Some(bound_s), from),

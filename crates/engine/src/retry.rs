@@ -29,7 +29,8 @@ impl Retry {
         Retry { patience, away_since: Time::ZERO, broken: 0, backoff: Backoff::new() }
     }
 
-    /// The pause after which to begin anew; `None`: the upload fails with `error`. Times are from the beginning of the copy.
+    /// The pause after which to begin anew; `None`: the upload fails with `error`. Times are from the moment at which the copy
+    /// had its place.
     pub(crate) fn after(&mut self, error: &Error, now: Time) -> Option<Duration> {
         match error.kind() {
             ErrorKind::Network if error.is_unreached() => {}

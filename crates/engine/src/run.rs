@@ -394,7 +394,8 @@ impl<'a> Run<'a> {
                     continue;
                 }
             }
-            let deadline = self.plan.deadline().map(|time| self.pace.instant(time));
+            let deadline = self.plan.deadline().into_iter().chain(self.judge.deadline()).min();
+            let deadline = deadline.map(|time| self.pace.instant(time));
             let far = tokio::time::Instant::now() + TICK * 10;
             tokio::select! {
                 notice = self.notices.recv() => {
@@ -490,10 +491,9 @@ impl<'a> Run<'a> {
 
     /// Takes the window that the other copies of the process leave to a target in order.
     fn resize_window(&mut self) {
+        let Sink::Ordered(feed) = &self.target.sink else { return };
         self.place.resize_window(self.plan.ahead_bytes(), self.plan.waits_for_target());
-        let (Sink::Ordered(feed), Some(bytes)) = (&self.target.sink, self.place.window_bytes()) else {
-            return;
-        };
+        let Some(bytes) = self.place.window_bytes() else { return };
         let now = self.pace.now();
         self.plan.handle(now, plan::Event::Window { bytes });
         if let Some(up_to_bytes) = feed.set_window(bytes) {

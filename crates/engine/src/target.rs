@@ -8,7 +8,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, ChecksumKind, Result};
@@ -18,13 +18,10 @@ use gridlane_share::turns::{Brief, BriefKind, in_place};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::notice::Notice;
+use crate::notice::{Notice, PATIENCE, blocked};
 use crate::ordered::Feed;
 use crate::pieces::{Found, PieceBytes, Pieces};
 use crate::read_back::OfTarget;
-
-/// Waiting longer than this for a turn is told to the plan.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A piece of this size may take longer to read back than a lane may be silent.
 const LONG_PIECE_BYTES_MIN: u64 = 64 * 1024 * 1024;
@@ -187,7 +184,7 @@ impl Target {
         let brief = match timeout(PATIENCE, &mut waiting).await {
             Ok(brief) => brief,
             // Others wait for this device: silence of the lane is no fault of its source.
-            Err(_) => self.blocked(lane, waiting).await,
+            Err(_) => blocked(&self.notices, lane, waiting).await,
         };
         self.was_busy(begun);
         brief
@@ -264,14 +261,6 @@ impl Target {
         self.busy_ns.fetch_add(since.elapsed().as_nanos() as u64, Relaxed);
     }
 
-    /// Does something during which the plan knows that the lane cannot go on.
-    async fn blocked<T>(&self, lane: LaneId, doing: impl Future<Output = T>) -> T {
-        self.tell(Notice::Blocked { lane, blocked: true });
-        let outcome = doing.await;
-        self.tell(Notice::Blocked { lane, blocked: false });
-        outcome
-    }
-
     /// Compares a piece all of whose bytes are at the target with its checksum. What is wrong is missing afterwards.
     async fn check_there(
         &self,
@@ -283,7 +272,7 @@ impl Target {
         let check = target.turns().run(|| self.check_in_file(pieces, &OfTarget::of(target), index));
         // Reading much back takes its time, in which silence of this lane is no fault of its source.
         match pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN {
-            true => self.blocked(lane, check).await,
+            true => blocked(&self.notices, lane, check).await,
             false => check.await,
         }
     }

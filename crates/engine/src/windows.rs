@@ -16,9 +16,8 @@ use gridlane_core::limits::{REORDER_ALL_BYTES_MAX, REORDER_BYTES_MAX, REORDER_BY
 use gridlane_net::IdentityId;
 
 /// The windows of all copies together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Windows {
-    all_bytes: u64,
     /// Bytes that the windows may hold at the moment.
     lent_bytes: u64,
     /// Least windows above the smallest one, of copies that move.
@@ -53,21 +52,11 @@ fn large(least_bytes: u64) -> u64 {
     if least_bytes > REORDER_BYTES_MIN { least_bytes } else { 0 }
 }
 
-impl Default for Windows {
-    fn default() -> Windows {
-        Windows::new(REORDER_ALL_BYTES_MAX)
-    }
-}
-
 impl Windows {
-    fn new(all_bytes: u64) -> Windows {
-        Windows { all_bytes, lent_bytes: 0, large_bytes: 0, users: HashMap::new(), shares: HashMap::new() }
-    }
-
     /// True if a copy that needs so much at least may begin. How large its pieces are does not matter: those with the largest
     /// would wait for ever behind others.
     pub(crate) fn has_room(&self, least_bytes: u64) -> bool {
-        large(least_bytes) == 0 || self.large_bytes < self.all_bytes / 2
+        large(least_bytes) == 0 || self.large_bytes < REORDER_ALL_BYTES_MAX / 2
     }
 
     /// The window of a copy that begins.
@@ -117,7 +106,7 @@ impl Windows {
             false if self.users.is_empty() => (before, 0),
             false => (0, 0),
         };
-        let free = self.all_bytes.saturating_sub(self.lent_bytes);
+        let free = REORDER_ALL_BYTES_MAX.saturating_sub(self.lent_bytes);
         window.lent_bytes = match wanted < before {
             true => held_bytes.clamp(wanted, before),
             false => wanted.min(before + free).max(least),
@@ -137,7 +126,7 @@ impl Windows {
         let mut users: Vec<(IdentityId, u64)> =
             self.users.iter().map(|(&user, &copies)| (user, copies)).collect();
         users.sort_by_key(|(_, copies)| *copies);
-        let (mut left_bytes, mut left_users) = (self.all_bytes, users.len() as u64);
+        let (mut left_bytes, mut left_users) = (REORDER_ALL_BYTES_MAX, users.len() as u64);
         for (user, copies) in users {
             let share = (left_bytes / left_users / copies).min(REORDER_BYTES_MAX);
             self.shares.insert(user, share);

@@ -6,12 +6,12 @@ use std::time::Duration;
 /// paths from 0.1 to 300 ms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Lanes to one source at most (`--streams N`). Sixteen: what a path of 300 ms needs when one
+    /// Lanes to one source at most. Sixteen: what a path of 300 ms needs when one
     /// connection is held back by a window of 4 MiB, or by loss. Fewer are used where fewer do.
     pub lanes_per_source_max: usize,
     /// Open exactly [`lanes_per_source_max`](Settings::lanes_per_source_max) lanes to every source at
     /// once, as soon as there is enough to fetch for each of them, instead of measuring whether
-    /// another one helps (the user said `--streams`).
+    /// another one helps (the user said how many).
     pub lanes_fixed: bool,
     /// Lanes to a source that no path holds back, but one processor ([`Plan::is_near`](crate::Plan::is_near)): as many as
     /// the engine has threads for. One: it has none to spare, or the target takes bytes from one at a time.

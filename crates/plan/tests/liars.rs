@@ -12,7 +12,6 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_plan::judge::{Failure, Hopeless, Known, PieceHashes, Why};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use sim::{Case, Ended, Holding, Judged, MB, Server, When, World, checksum, colliding, noise};
 
 /// The bytes of a server.
@@ -335,8 +334,8 @@ fn run(fleet: &Fleet, members: &[Member]) -> Judged {
     world.judge(&case, &servers)
 }
 
-/// Attempts that may be needed, each of which moves all bytes at most once: every set of sources that may be believed in turn, once
-/// for each size that is stated.
+/// Attempts that may be needed, each of which moves all bytes at most once: every set of sources that may be believed in turn,
+/// once for each size that is stated.
 fn attempts_max(members: &[Member]) -> u64 {
     let sizes =
         1 + members.iter().filter(|member| matches!(member.has, Has::Shorter | Has::Longer)).count() as u64;
@@ -387,9 +386,8 @@ fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
     // A target in order may have taken wrong bytes by the time that they are found out.
     let can_be_right = !fleet.in_order || fleet.told == Told::Pieces;
     let is_decided = match fleet.told {
-        Told::Nothing => has_majority,
-        // The size is still voted on.
-        Told::ByUser => has_majority,
+        // The size is voted on, whether a checksum is told or not.
+        Told::Nothing | Told::ByUser => has_majority,
         Told::Pieces => true,
     };
     if can_be_right && is_decided && members.iter().any(Member::delivers) {
@@ -413,17 +411,9 @@ fn check(fleet: &Fleet, members: &[Member]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
-/// for looking further; what is found is kept below.
+/// Each case takes its time; what is found by looking further is kept below.
 fn config(cases: u32) -> ProptestConfig {
-    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    ProptestConfig {
-        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
-        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        max_shrink_iters: 3_000,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { max_shrink_iters: 3_000, ..sim::config(cases) }
 }
 
 proptest! {

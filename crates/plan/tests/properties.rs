@@ -8,8 +8,7 @@ mod sim;
 
 use gridlane_plan::{Outcome, Settings, SourcePath, fluid_bound_s};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-use sim::{MB, Server, TellsSize, World, causal_bound_s};
+use sim::{MB, Server, TellsSize, World, causal_bound_s, config};
 
 /// Faults of a server.
 #[derive(Clone, Debug)]
@@ -83,18 +82,6 @@ fn size() -> impl Strategy<Value = f64> {
 
 fn world(size_bytes: f64) -> World {
     World { step_s: 0.01, ..World::new(size_bytes) }
-}
-
-/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
-/// for looking further.
-fn config(cases: u32) -> ProptestConfig {
-    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    ProptestConfig {
-        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
-        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! The replicas that are believed, with many fleets from seeds: liars that are fast, slow, first and last, with and without checksums, of
-//! another size, alone and agreed among each other; honest replicas that are slow, say nothing, hang, or die.
+//! The replicas that are believed, with many fleets from seeds: liars that are fast, slow, first and last, with and without
+//! checksums, of another size, alone and agreed among each other; honest replicas that are slow, say nothing, hang, or die.
 //!
 //! The engine is simulated too: it has the bytes of the first replica, and when they are wrong it believes one replica
 //! after the other.

@@ -126,7 +126,7 @@ impl Running {
         self.thread.is_some()
     }
 
-    /// Waits until it has ended, up to `deadline`; whether it has.
+    /// Waits until it has ended, up to `deadline`; `false`: it has not.
     async fn end_by(&mut self, deadline: Instant) -> bool {
         timeout_at(deadline, &mut self.task).await.is_ok()
     }
@@ -178,8 +178,9 @@ impl Lane {
         Running { task: tokio::spawn(Box::pin(self.run(commands))), thread: None }
     }
 
-    /// Starts it on a thread of its own, if the process may have another one for that. The runtime of a copy has one thread for each connection that it expects: on more
-    /// of them a single connection moves from one to the other, and costs a fifth more.
+    /// Starts it on a thread of its own, if the process may have another one for that. The runtime of a copy has one thread for
+    /// each connection that it expects: on more of them a single connection moves from one to the other, and costs a fifth
+    /// more.
     pub(crate) fn spawn_thread(self, commands: Commands) -> Running {
         let Some(counted) = LaneThread::begin() else { return self.spawn(commands) };
         let (thread, ended) = oneshot::channel();

@@ -523,7 +523,7 @@ impl Fetcher<'_> {
         }
         let asked = match said.asked {
             None if !client.http.is_silent(&url) => {
-                // Some servers say it to a question of its own only.
+                // Some servers state it in the answer to a HEAD only.
                 let source = Source::new(0, url);
                 match digests::word(client, &source, Some(self.shared.kind)).await {
                     Ok(Word { identity, checksum, stated, .. })

@@ -18,8 +18,8 @@
 //!
 //! What a file of 100 kB costs, at least, in system calls: one `recv` for two and a half files (with TLS the same for the
 //! records), one or two `pwrite`, a `send` for some ten files, and what [`unnamed`](mod@gridlane_store::unnamed) says: six
-//! calls that move no byte, on a device seven. Copies: from the socket to the buffer and from there to the page cache; with TLS the records are
-//! decrypted into the buffer.
+//! calls that move no byte, on a device seven. Copies: from the socket to the buffer and from there to the page cache; with TLS
+//! the records are decrypted into the buffer.
 //!
 //! What is bounded: files that wait or are under way ([`SMALL_FILES_WAITING_MAX`]), connections to an origin, requests and
 //! bytes asked for ahead on each, files that wait for a sync (their number and their bytes), and by what the process may have

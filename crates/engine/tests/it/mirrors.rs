@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::support::to_file;
+use crate::support::{Quiet, to_file};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, Url};
-use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, copy};
+use gridlane_engine::{CopySpec, Known, Options, Outcome, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -24,12 +24,6 @@ const COLLECTION: &str = "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>/f
     <D:collection/></D:resourcetype></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>";
 /// Longer than anything takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-struct Nobody;
-
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event<'_>) {}
-}
 
 fn content() -> Vec<u8> {
     (0..BYTES).map(|at| (at % 251) as u8).collect()
@@ -69,7 +63,7 @@ async fn copy_of(mirrors: &[Url]) -> Outcome {
         },
     };
     let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
-    let outcome = copy(spec, client, &mut Nobody, std::future::pending()).await;
+    let outcome = copy(spec, client, &mut Quiet, std::future::pending()).await;
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     assert_eq!(std::fs::read(path).unwrap(), content());
     outcome
@@ -147,8 +141,8 @@ async fn who_does_not_bear_questions_delivers() {
     assert_eq!(outcome.report.fetched_bytes, BYTES as u64);
 }
 
-/// A server that is asked for the checksum before it was asked for bytes may send a page about a directory: the size of the page is
-/// not that of a file.
+/// A server that is asked for the checksum before it was asked for bytes may send a page about a directory: the size of the
+/// page is not that of a file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_mirror_that_is_a_directory_has_told_no_size() {
     for sends_elsewhere in [true, false].repeat(4) {

@@ -7,9 +7,9 @@ use crate::script;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::to_file;
+use crate::support::{Quiet, to_file};
 use gridlane_core::{ErrorKind, Url};
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -158,12 +158,6 @@ async fn a_small_upload_is_one_request() {
     assert_eq!(server.connections(), 1);
     let error = put("/there", false).await.result.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Precondition, Some(412)));
-}
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

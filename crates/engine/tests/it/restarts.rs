@@ -177,7 +177,7 @@ async fn the_only_source_may_be_started_while_it_is_asked_for() {
     drop(starting);
 }
 
-/// A question is asked again where no connection could be made, and a caller that does not want to wait gets the error at once.
+/// A request is sent again where no connection could be made, and a caller that does not want to wait gets the error at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_waits_for_a_server_that_is_being_started() {
     let (socket, address) = port();

@@ -7,9 +7,9 @@ use crate::support as fleet;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::to_file;
+use crate::support::{Quiet, to_file};
 use gridlane_core::{ChecksumKind, ErrorKind, Url};
-use gridlane_engine::{self as engine, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{self as engine, CopySpec, Options, TargetSpec, copy};
 use gridlane_net::{Dialer, tls::Trust};
 use gridlane_peer::Client;
 use gridlane_xrd::answer::{Redirect, StatText};
@@ -34,12 +34,6 @@ fn noise(len: usize) -> Vec<u8> {
 
 fn stat(about: PathArg) -> Stat {
     Stat { about: About::Path(about), is_vfs: false, wants: 0 }
-}
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
 }
 
 fn spec(sources: &[&Url], dir: &Path) -> CopySpec {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Url};
-use gridlane_engine::{CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Options, Outcome, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -17,13 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::support::memory::{Device, Memory, PATIENCE};
-use crate::support::{copy_quietly, noise};
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _: &Event<'_>) {}
-}
+use crate::support::{Quiet, copy_quietly, noise};
 
 /// A copy that ends when `stop` changes.
 fn begin(source: &Url, target: TargetSpec, mut stop: watch::Receiver<()>) -> JoinHandle<Outcome> {
@@ -78,7 +72,7 @@ async fn a_device_that_hangs_holds_its_turns_and_no_copy_to_another() {
     }
 }
 
-/// What an object store takes: one part after the other, and no size before.
+/// An object store takes one part after the other, and no size before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storage_that_takes_bytes_in_order_is_a_target() {
     let dir = tempfile::tempdir().unwrap();

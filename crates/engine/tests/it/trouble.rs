@@ -83,8 +83,8 @@ async fn a_killed_source_is_told_of_at_once() {
     let (killed_at, ended_at) = (killed.await.unwrap().duration_since(begun), begun.elapsed());
     let (at, state, has_reason) = *heard.states.first().unwrap();
     assert!(matches!(state, State::Probation | State::Dead) && has_reason, "{:?}", heard.states);
-    // Two more attempts, one and two seconds later, come before the end: what is told before the first of them is at once, also on
-    // a machine that is busy.
+    // Two more attempts, one and two seconds later, come before the end: what is told before the first of them is at once, also
+    // on a machine that is busy.
     let tries = ended_at.saturating_sub(killed_at);
     assert!(at <= killed_at + tries / 2, "killed at {killed_at:?}, ended {ended_at:?}: {:?}", heard.states);
 }

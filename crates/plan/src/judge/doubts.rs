@@ -128,8 +128,8 @@ impl Judge {
         }
     }
 
-    /// The bytes that were thrown away are known by their parts; those that the file has as a source sent them that is believed again need not
-    /// be sent again. `thrown_bytes`: how much was thrown away.
+    /// The bytes that were thrown away are known by their parts: a part that the file has as a source that is believed
+    /// again sent it need not be sent again. `thrown_bytes`: the number of bytes that were thrown away.
     pub(super) fn spared(
         &mut self,
         believed: &[usize],

@@ -52,11 +52,6 @@ impl PieceHashes {
         self.size_bytes
     }
 
-    /// The number of pieces.
-    pub fn count(&self) -> u64 {
-        self.hashes.len() as u64
-    }
-
     /// The piece that a byte is in.
     pub fn index_of(&self, offset: u64) -> u64 {
         offset / self.piece_bytes

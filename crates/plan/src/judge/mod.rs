@@ -14,12 +14,13 @@
 //!    plan.
 //! 3. *Hearing*: every byte is there, and checksums of all kinds that any source states are computed. Words that could change
 //!    the verdict are waited for.
-//! 4. *Right*, *wrong* or *neither*. When the bytes are wrong, what an earlier run has left is fetched again first; then one set of
-//!    senders after the other is believed, and the bytes of all others are fetched again (`suspects`). When they are
-//!    right at last, those are named whose bytes had been others (`thrown`).
+//! 4. *Right*, *wrong* or *neither*. When the bytes are wrong, what an earlier run has left is fetched again first; then one
+//!    set of senders after the other is believed, and the bytes of all others are fetched again (`suspects`). When they
+//!    are right at last, those are named whose bytes had been others (`thrown`).
 //! 5. *Fit*: the file is looked at, and read back where there is a reason to.
-//! 6. *Closing*: lanes are closed before the target becomes visible. Something that they tell at the last moment still counts: bytes
-//!    of a source that contradicts itself, and that no checksum says to be right, are fetched again from the others.
+//! 6. *Closing*: lanes are closed before the target becomes visible. Something that they tell at the last moment still
+//!    counts: bytes of a source that contradicts itself, and that no checksum says to be right, are fetched again from the
+//!    others.
 //!
 //! # What it promises
 //!
@@ -29,8 +30,8 @@
 //!
 //! # Reading order
 //!
-//! `event` (what goes in and out), [`votes`](Votes), `phase` and `comparing` (the way from the last byte to the end), `words`, `sizes`, `doubts`,
-//! `pieces`; below them the [`Ledger`], `known`, `suspects`, `thrown`, `wrong_pieces`.
+//! `event` (what goes in and out), [`votes`](Votes), `phase` and `comparing` (the way from the last byte to the end), `words`,
+//! `sizes`, `doubts`, `pieces`; below them the [`Ledger`], `known`, `suspects`, `thrown`, `wrong_pieces`.
 
 mod comparing;
 mod doubts;
@@ -301,7 +302,7 @@ impl Judge {
     }
 
     /// Sources that may deliver: neither distrusted nor doubted at the moment.
-    pub fn believed(&self) -> Vec<Sender> {
+    fn believed(&self) -> Vec<Sender> {
         let believed = self.members.iter().enumerate().filter(|(_, member)| member.is_believed());
         believed.map(|(number, _)| number as Sender).collect()
     }

@@ -74,7 +74,7 @@ pub struct Member {
 
 impl Member {
     /// True if its bytes are taken.
-    pub fn is_believed(&self) -> bool {
+    pub(super) fn is_believed(&self) -> bool {
         !self.is_distrusted && !self.is_doubted
     }
 }

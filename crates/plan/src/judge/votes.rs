@@ -390,7 +390,8 @@ impl Votes {
         }
     }
 
-    /// The checksum that these bytes do not have and that most replicas state; of equals, that which is harder to make up. Two replicas against the bytes that state checksums of different kinds may well mean the same file.
+    /// The checksum that these bytes do not have and that most replicas state; of equals, that which is harder to make up. Two
+    /// replicas against the bytes that state checksums of different kinds may well mean the same file.
     fn leading(
         &self,
         now: Time,

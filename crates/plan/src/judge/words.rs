@@ -80,7 +80,7 @@ impl Judge {
         self.terms.is_own_word && self.members.len() == 1
     }
 
-    /// What follows about the bytes that are there; `Right` without votes where a person or a metalink decides.
+    /// The verdict about the bytes that are there; `Right` without votes where a person or a metalink decides.
     pub(super) fn verdict(&self, found: &Found) -> (Verdict, Option<Basis>) {
         match self.told() {
             Some((checksum, basis)) if found.checksums.contains(checksum) => {

@@ -69,7 +69,7 @@ pub(super) fn only_sender(parts: &[Piece]) -> Option<Sender> {
     parts.iter().all(|part| part.sender == first).then_some(first)
 }
 
-/// Whether so many wrong pieces among all that came from a source are too many for a bad place on its disk.
+/// True if so many wrong pieces among all that came from a source are too many for a bad place on its disk.
 pub(super) fn is_often(wrong: u32, piece_bytes: u64, received_bytes: u64) -> bool {
     wrong >= 2 && u64::from(wrong) * WRONG_PIECES_OFTEN >= received_bytes / piece_bytes.max(1)
 }

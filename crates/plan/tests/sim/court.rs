@@ -406,7 +406,7 @@ impl Sim<'_> {
         }
     }
 
-    /// The same as the engine's lanes.
+    /// Like the engine's lanes, but for the parts of wrong pieces: these compare them by SHA-256 as well.
     fn compare(&mut self, index: u64) {
         let court = self.court();
         let Some(pieces) = court.case.terms.known.pieces.clone() else { return };

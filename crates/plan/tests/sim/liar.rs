@@ -58,7 +58,7 @@ impl Holding {
         }
     }
 
-    /// The byte that it sends at a time, for an offset.
+    /// All bytes that it has at a time: those that it sends for a range that is asked of it `is_again`, or for the first time.
     pub(crate) fn sends(&self, now_s: f64, is_again: bool) -> &[u8] {
         match (&self.changes, &self.again) {
             (Some((at_s, bytes)), _) if now_s >= *at_s => bytes,

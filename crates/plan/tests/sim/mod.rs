@@ -2,11 +2,11 @@
 //!
 //! Fluid, in steps: each connection doubles its window per round trip up to four times what the path
 //! holds, or to its buffer; one that takes a loss for a full path has losses by lot, leaves slow start when bytes wait for an
-//! eighth of the round trip (HyStart), and grows as CUBIC does from then on. The connections of a path share its rate. What they have under way beyond what the path holds waits, up to
-//! as much again, and shows in the round trip that the plan is told. A request's first byte comes a round trip after
-//! it was sent, or behind the requests before it. While nothing flows, the clock jumps to the next
-//! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
-//! see `Sim::check_request`.
+//! eighth of the round trip (HyStart), and grows as CUBIC does from then on. The connections of a path share its rate. What
+//! they have under way beyond what the path holds waits, up to as much again, and shows in the round trip that the plan is
+//! told. A request's first byte comes a round trip after it was sent, or behind the requests before it. While nothing flows,
+//! the clock jumps to the next thing that happens. The engine keeps its own ledger and checks every action of the plan
+//! against it: see `Sim::check_request`.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, RangeSet, Time};
 use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, SourceId, SourceState};
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
 pub(crate) use court::{Case, Ended, Judged};
 pub(crate) use liar::{Holding, When, checksum, colliding, noise};
@@ -34,6 +35,18 @@ const HYSTART_WAITS: f64 = 0.125;
 const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
 /// Time that the engine allows a connect.
 const CONNECT_S: f64 = 15.0;
+
+/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
+/// for looking further.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    ProptestConfig {
+        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
+        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 /// The same for all servers of a run.
 #[derive(Clone, Debug)]

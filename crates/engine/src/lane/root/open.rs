@@ -1,4 +1,5 @@
-//! How a lane over XRootD's protocol begins: with the file open, on a session of its own or on another lane's, as a substream.
+//! The beginning of a lane over XRootD's protocol: the file is open, on a session of its own or on another lane's, as a
+//! substream.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -265,7 +265,8 @@ pub(crate) fn to_file_by(path: &Path, keys: JournalKeys) -> TargetSpec {
     }))
 }
 
-struct Quiet;
+/// Takes no note of anything.
+pub(crate) struct Quiet;
 
 impl Observer for Quiet {
     fn event(&mut self, _: &Event<'_>) {}
