@@ -136,7 +136,7 @@ mod tests {
 
     /// A query about many paths is no way around what bounds `statx`.
     #[tokio::test]
-    async fn a_question_about_many_paths_lets_others_in_to_others_and_counts_them() {
+    async fn a_question_about_many_paths_leaves_turns_to_others_and_counts_them() {
         const PATHS: usize = 8 * limits::ROOT_PATHS_PER_TURN;
         let context = context_of(vec![export_at("/")], |settings| {
             settings.client_limits.requests_per_s = Some(10);

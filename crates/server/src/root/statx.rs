@@ -57,7 +57,7 @@ mod tests {
 
     /// A long list is looked at in parts, and other tasks have their turns in between.
     #[tokio::test]
-    async fn a_long_list_lets_others_in_to_others() {
+    async fn a_long_list_leaves_turns_to_others() {
         let context = context_of(vec![export_at("/")], |_| {});
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
         let answer = lets_others_in(of(&context, &many)).await;
