@@ -4,11 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+#[allow(dead_code, reason = "each test program uses its part")]
+#[path = "../../../server/tests/it/support/iam.rs"]
+mod iam;
 mod later;
 #[allow(dead_code, reason = "each test program uses its part")]
 #[path = "../../../server/tests/it/support/root.rs"]
 mod root;
 mod site;
+#[path = "../../../server/tests/it/support/text.rs"]
 mod text;
 
 use std::time::{Duration, Instant};
@@ -50,7 +54,7 @@ fn names_are_looked_up_in_clear_text_and_over_tls() {
 #[test]
 fn a_token_names_the_requester() {
     let site = Site::start();
-    let token = site.iam.token();
+    let token = site.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let mut https = site.https();
     assert_eq!(https.get("/members/name", "").0, 401);
@@ -89,7 +93,7 @@ fn a_client_over_its_limit_waits() {
 #[test]
 fn requests_are_logged_and_counted() {
     let site = Site::start();
-    let token = site.iam.token();
+    let token = site.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(site.https().get("/members/name", &bearer).0, 200);
     assert_eq!(anyone(&site).ask(query("/members/name"), &[]).unwrap_err().0, ErrorCode::NOT_AUTHORIZED);
