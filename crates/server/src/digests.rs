@@ -292,7 +292,7 @@ impl Digests {
             Err(Unread::Unwanted) => is_abandoned = true,
             Err(Unread::Unreadable) => {}
         }
-        // In a turn: a device that was waited for may have to be waited for again.
+        // Not by the look that never waits: a device that was waited for may have to be waited for again.
         if checksum.is_some() && !object.is_unchanged().await {
             checksum = None;
         }
