@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::{Secret, limits};
 use gridlane_front::ClientLimits;
 use gridlane_xrd::request::Auth;
-use gridlane_xrd::{ErrorCode, Status, ztn};
+use gridlane_xrd::{ErrorCode, Handle, Status, ztn};
 
 use crate::root::RootClient;
 use crate::site::{Site, query, word};
@@ -49,6 +49,17 @@ fn names_are_looked_up_in_clear_text_and_over_tls() {
         assert_eq!(client.ask(query("/public/other"), &[]).unwrap_err().0, ErrorCode::NOT_FOUND);
         client.ping().unwrap();
     }
+}
+
+/// It has no files and takes no data: what comes all the same is dropped, and the session goes on.
+#[test]
+fn data_and_reads_are_refused_where_there_are_no_files() {
+    let site = Site::start();
+    let mut client = anyone(&site);
+    let handle = Handle::default();
+    assert_eq!(client.write(handle, 0, &[1; 10_000]).unwrap_err().0, ErrorCode::UNSUPPORTED);
+    assert_eq!(client.read(handle, 0, 10).unwrap_err().0, ErrorCode::FILE_NOT_OPEN);
+    assert_eq!(word(client.ask(query("/public/name"), &[])), "first");
 }
 
 #[test]
