@@ -136,6 +136,7 @@ impl Service for StorageService {
 
     fn change_queue(context: &Context, path: &PathArg) -> Option<usize> {
         match context.place(path) {
+            // Each export has one.
             Ok(Place::Inside(spot)) => Some(Arc::as_ptr(&spot.export).addr()),
             _ => None,
         }

@@ -37,7 +37,7 @@ pub(crate) enum Event {
     Returned(ReadJob),
     /// It has ended with a part of this answer sent.
     Lost(StreamId),
-    /// A change of names has ended in the export of this address.
+    /// A change of names has ended in this queue.
     Changed(usize),
     /// Other connections have fewer answers in hand again than the session may have.
     HasRoom,
