@@ -94,11 +94,11 @@ fn a_client_over_its_limit_waits() {
         settings.client_limits = ClientLimits { requests_per_s: Some(1), ..ClientLimits::default() };
     });
     let mut http = site.http();
-    let statuses: Vec<u16> = (0..3).map(|_| http.get("/public/name", "").0).collect();
-    assert!(statuses[0] == 200 && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(http.get("/public/name", "").0, 200);
+    // However slow the machine is, two of them come within a second.
+    assert!((0..1000).any(|_| http.get("/public/name", "").0 == 429));
     let mut root = anyone(&site);
-    let answers: Vec<Status> = (0..3).map(|_| root.ask(query("/public/name"), &[]).unwrap().status).collect();
-    assert!(answers.contains(&Status::WAIT), "{answers:?}");
+    assert!((0..1000).any(|_| root.ask(query("/public/name"), &[]).unwrap().status == Status::WAIT));
 }
 
 #[test]
@@ -108,15 +108,20 @@ fn requests_are_logged_and_counted() {
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(site.https().get("/members/name", &bearer).0, 200);
     assert_eq!(anyone(&site).ask(query("/members/name"), &[]).unwrap_err().0, ErrorCode::NOT_AUTHORIZED);
-    let mut admin = site::http_at(site.admin);
-    let (status, page) = admin.get("/metrics", "");
-    assert_eq!(status, 200);
-    for line in [
+    let lines = [
         "gridlane_requests_total{method=\"GET\",status=\"2xx\"} 1",
         "gridlane_root_requests_total{request=\"query\",outcome=\"error\"} 1",
         "gridlane_auth_requests_total{method=\"token\"} 1",
-    ] {
-        assert!(page.lines().any(|other| other == line), "no {line} in\n{page}");
+    ];
+    let began = Instant::now();
+    loop {
+        let (status, page) = site::http_at(site.admin).get("/metrics", "");
+        assert_eq!(status, 200);
+        if lines.iter().all(|line| page.lines().any(|other| other == *line)) {
+            break;
+        }
+        // Requests are counted after their answers.
+        assert!(began.elapsed() < Duration::from_secs(90), "{lines:?} are not all in\n{page}");
     }
     let (summary, log) = site.stop();
     assert!(summary.requests >= 2, "{summary:?}");
