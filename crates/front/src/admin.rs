@@ -147,34 +147,26 @@ pub(crate) async fn metrics<S: Service>(generation: &Generation<S>, phase: Phase
 async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     let front = &*generation.front;
     let mut page = Page::default();
-    page.family("build", Kind::Info, "", "The name and version of the program.");
+    page.family("build", Kind::Info, "The name and version of the program.");
     page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    page.family(
-        "start_time_seconds",
-        Kind::Gauge,
-        "seconds",
-        "When the server started, in seconds since 1970.",
+    page.gauge("start_time_seconds", "When the server started, in seconds since 1970.", front.started_s);
+    page.gauge(
+        "ready",
+        "1 while the server takes new work, 0 once it was told to stop.",
+        u8::from(phase == Phase::Serving),
     );
-    page.sample("", &[], front.started_s);
-    page.family("ready", Kind::Gauge, "", "1 while the server takes new work, 0 once it was told to stop.");
-    page.sample("", &[], u8::from(phase == Phase::Serving));
     front.data.metrics.render(&mut page);
     budgets(&mut page, front, generation.service.budgets());
-    page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
-    page.sample("", &[], generation.sessions.count());
-    page.family("root_files_open", Kind::Gauge, "", "Files that are open over root:// now.");
-    page.sample("", &[], front.budgets.open_files.used());
-    page.family(
+    page.gauge("root_sessions_open", "Sessions over root:// now.", generation.sessions.count());
+    page.gauge("root_files_open", "Files that are open over root:// now.", front.budgets.open_files.used());
+    page.gauge(
         "throttle_clients",
-        Kind::Gauge,
-        "",
         "Clients, users and virtual organisations whose limits are tracked.",
+        front.throttle.parties(),
     );
-    page.sample("", &[], front.throttle.parties());
     page.family(
         "issuer_key_fetches",
         Kind::Counter,
-        "",
         "Fetches of the keys of tokens' issuers, and those of them that failed.",
     );
     for (outcome, counter) in [("begun", &front.issuer_keys.fetches), ("failed", &front.issuer_keys.failures)]
@@ -184,7 +176,6 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.family(
         "issuer_keys_fetched_seconds",
         Kind::Gauge,
-        "seconds",
         "When the keys of each issuer were fetched that are used now, in seconds since 1970.",
     );
     for (issuer, fetched_s) in front.issuer_keys.fetched_s() {
@@ -193,7 +184,6 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.family(
         "token_lookups",
         Kind::Counter,
-        "",
         "JSON Web Tokens that were found good before, and those whose signature was looked at.",
     );
     for (outcome, counter) in
@@ -204,7 +194,6 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.family(
         "log_records_lost",
         Kind::Counter,
-        "",
         "Records that were not written because a log was too slow.",
     );
     for (log, lost) in [("access", front.access_log.lost()), ("audit", front.audit_log.lost())] {
@@ -213,7 +202,6 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
     page.family(
         "certificate_expiry_seconds",
         Kind::Gauge,
-        "seconds",
         "When the certificate expires, in seconds since 1970.",
     );
     if let Some(expires) = front.certificate_expires.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
@@ -232,25 +220,23 @@ async fn page<S: Service>(generation: &Generation<S>, phase: Phase) -> String {
             trust.and_then(Trust::earliest_next_update_s),
         ),
     ] {
-        page.family(name, Kind::Gauge, "seconds", help);
+        page.family(name, Kind::Gauge, help);
         if let Some(moment_s) = moment_s {
             page.sample("", &[], moment_s);
         }
     }
     generation.service.metrics(&mut page).await;
-    page.family(
+    page.gauge(
         "tasks_alive",
-        Kind::Gauge,
-        "",
         "Tasks of the runtime: one for each connection, and a few more.",
+        Handle::current().metrics().num_alive_tasks(),
     );
-    page.sample("", &[], Handle::current().metrics().num_alive_tasks());
     let process = Process::now();
-    page.family("resident_memory_bytes", Kind::Gauge, "bytes", "Memory of the process that is in RAM.");
+    page.family("resident_memory_bytes", Kind::Gauge, "Memory of the process that is in RAM.");
     sample_if_known(&mut page, process.resident_bytes);
-    page.family("descriptors_open", Kind::Gauge, "", "Files and sockets that the process has open.");
+    page.family("descriptors_open", Kind::Gauge, "Files and sockets that the process has open.");
     sample_if_known(&mut page, process.descriptors);
-    page.family("threads", Kind::Gauge, "", "Threads of the process.");
+    page.family("threads", Kind::Gauge, "Threads of the process.");
     sample_if_known(&mut page, process.threads);
     page.finish()
 }
@@ -267,22 +253,21 @@ fn budgets(page: &mut Page, front: &Front, of_service: Vec<Arc<Budget>>) {
     }
     let sum =
         |same: &[Arc<Budget>], of: fn(&Budget) -> usize| same.iter().map(|budget| of(budget)).sum::<usize>();
-    page.family("budget_limit", Kind::Gauge, "", "The size of each budget that clients share.");
+    page.family("budget_limit", Kind::Gauge, "The size of each budget that clients share.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.share().all));
     }
-    page.family("budget_share", Kind::Gauge, "", "One client's part of it at most, of devices at each.");
+    page.family("budget_share", Kind::Gauge, "One client's part of it at most, of devices at each.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], same[0].share().one);
     }
-    page.family("budget_used", Kind::Gauge, "", "The part of it that is taken now.");
+    page.family("budget_used", Kind::Gauge, "The part of it that is taken now.");
     for (name, same) in &all {
         page.sample("", &[("budget", name)], sum(same, |budget| budget.used()));
     }
     page.family(
         "budget_short",
         Kind::Counter,
-        "",
         "Requests for it that found nothing left at once: of one client's share, or of all.",
     );
     for (name, same) in &all {

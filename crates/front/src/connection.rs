@@ -58,7 +58,7 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 /// head.
 const ANSWER_KEPT_BYTES: usize = gather::SMALL_BYTES as usize + 4096;
 
-/// The path of the metrics, for clients that may administer the server: no export has such names.
+/// The path of the metrics, for clients that may administer the server: no service has such names.
 const METRICS_NAMES: [&[u8]; 2] = [b".gridlane", b"metrics"];
 
 /// The next event on the connection.

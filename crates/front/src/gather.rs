@@ -221,13 +221,7 @@ impl<'a> SmallPayload<'a> {
             }
         };
         let is_unchanged = match filled {
-            Ok(has_waited) => {
-                let known = if has_waited { None } else { self.object.is_unchanged_nowait() };
-                match known {
-                    Some(is_unchanged) => is_unchanged,
-                    None => self.object.is_unchanged().await,
-                }
-            }
+            Ok(has_waited) => transfer::is_unchanged(self.object, has_waited).await,
             // The data plane sends those that there are.
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 answer.truncate(start);

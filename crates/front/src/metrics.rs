@@ -220,21 +220,16 @@ impl Metrics {
 
     /// Adds the counters to a page.
     pub(crate) fn render(&self, page: &mut Page) {
-        page.family(
+        page.counter(
             "connections_accepted",
-            Kind::Counter,
-            "",
             "Connections accepted, refused ones included.",
+            self.accepted.get(),
         );
-        page.sample("_total", &[], self.accepted.get());
-        page.family("connections_open", Kind::Gauge, "", "Connections open now.");
-        page.sample("", &[], self.open.get());
-        page.family("connections_idle", Kind::Gauge, "", "Open connections that wait for a request.");
-        page.sample("", &[], self.idle.get());
+        page.gauge("connections_open", "Connections open now.", self.open.get());
+        page.gauge("connections_idle", "Open connections that wait for a request.", self.idle.get());
         page.family(
             "connections_refused",
             Kind::Counter,
-            "",
             "Connections refused: too many at the server, of one client, user or virtual organisation, or without a request that could be read in time.",
         );
         for (reason, counter) in [
@@ -246,7 +241,7 @@ impl Metrics {
         ] {
             page.sample("_total", &[("reason", reason)], counter.get());
         }
-        page.family("requests", Kind::Counter, "", "Requests answered, by method and class of status.");
+        page.family("requests", Kind::Counter, "Requests answered, by method and class of status.");
         for (index, classes) in self.by_kind.iter().enumerate() {
             let method = METHODS.get(index).map_or("other", |method| method.name());
             for (class, counter) in ["1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(classes) {
@@ -259,7 +254,6 @@ impl Metrics {
         page.family(
             "request_duration_seconds",
             Kind::Histogram,
-            "seconds",
             "From a request's first byte to the end of its answer.",
         );
         let mut below = 0;
@@ -273,30 +267,23 @@ impl Metrics {
         page.family(
             "throttled_requests",
             Kind::Counter,
-            "",
             "Requests refused because an allowance was used up, by the kind of its holder.",
         );
         for by in By::ALL {
             page.sample("_total", &[("by", by.word())], self.throttled[by as usize].get());
         }
-        page.family(
+        page.counter(
             "received_bytes",
-            Kind::Counter,
-            "bytes",
             "Bytes of bodies received, and of files over root://.",
+            self.bytes_in.get(),
         );
-        page.sample("_total", &[], self.bytes_in.get());
-        page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent, and of files over root://.");
-        page.sample("_total", &[], self.bytes_out.get());
-        page.family(
+        page.counter("sent_bytes", "Bytes of bodies sent, and of files over root://.", self.bytes_out.get());
+        page.gauge(
             "uploads_running",
-            Kind::Gauge,
-            "",
             "PUT requests in progress, and files open for writing over root://.",
+            self.uploads.get(),
         );
-        page.sample("", &[], self.uploads.get());
-        page.family("config_reloads", Kind::Counter, "", "Reloads of the configuration that succeeded.");
-        page.sample("_total", &[], self.reloads.get());
+        page.counter("config_reloads", "Reloads of the configuration that succeeded.", self.reloads.get());
         self.auth.render(page);
         self.root.render(page);
     }
@@ -315,6 +302,9 @@ pub enum Kind {
     Info,
 }
 
+/// Units that names of families end with.
+const UNITS: [&str; 2] = ["bytes", "seconds"];
+
 /// A page of metrics, in the order of the calls.
 #[derive(Default)]
 pub struct Page {
@@ -323,9 +313,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Begins a family. Its name ends with its unit, if it has one.
-    pub fn family(&mut self, name: &'static str, kind: Kind, unit: &str, help: &str) {
-        debug_assert!(unit.is_empty() || name.ends_with(unit), "{name} {unit}");
+    /// Begins a family, whose unit is what its name ends with.
+    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -335,7 +324,7 @@ impl Page {
         self.family = name;
         // Writing to a string does not fail.
         let _ = writeln!(self.text, "# TYPE gridlane_{name} {kind}");
-        if !unit.is_empty() {
+        if let Some(unit) = UNITS.into_iter().find(|unit| name.rsplit('_').next() == Some(*unit)) {
             let _ = writeln!(self.text, "# UNIT gridlane_{name} {unit}");
         }
         let _ = writeln!(self.text, "# HELP gridlane_{name} {help}");
@@ -350,6 +339,18 @@ impl Page {
         }
         let close = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.text, "{close} {value}");
+    }
+
+    /// Adds a counter without labels.
+    pub fn counter(&mut self, name: &'static str, help: &str, value: u64) {
+        self.family(name, Kind::Counter, help);
+        self.sample("_total", &[], value);
+    }
+
+    /// Adds a gauge without labels.
+    pub fn gauge(&mut self, name: &'static str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, Kind::Gauge, help);
+        self.sample("", &[], value);
     }
 
     /// The whole page.
@@ -401,7 +402,7 @@ mod tests {
         let counted = metrics.one(|metrics| &metrics.open);
         let mut page = Page::default();
         metrics.render(&mut page);
-        page.family("x_bytes", Kind::Gauge, "bytes", "X.");
+        page.family("x_bytes", Kind::Gauge, "X.");
         page.sample("", &[("export", "/a\"\\b")], 1);
         let text = page.finish();
         for line in [

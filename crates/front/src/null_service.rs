@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gridlane_auth::identity::TokenIdentity;
 use gridlane_core::Result;
 use gridlane_dav::Status;
 use gridlane_store::{MemoryStorage, Object, ObjectPath, Opened, Storage as _, StoreResult};
@@ -53,6 +54,21 @@ pub(crate) fn context_of(adjust: impl FnOnce(&mut Settings<()>)) -> Context<Null
 /// A path with its CGI.
 pub(crate) fn arg(text: &str) -> PathArg {
     PathArg::parse(text.as_bytes())
+}
+
+/// The identity of a token that grants nothing by itself.
+pub(crate) fn token_of(issuer: &str, subject: &str) -> TokenIdentity {
+    TokenIdentity {
+        issuer: issuer.to_owned(),
+        subject: subject.to_owned(),
+        id: None,
+        scopes: Vec::new(),
+        capabilities: Vec::new(),
+        is_capability: false,
+        groups: Vec::new(),
+        vo: None,
+        expires_s: 0,
+    }
 }
 
 /// An open file that holds these bytes.

@@ -38,7 +38,8 @@ pub struct Exchange<'a, K> {
 
 /// A service, by one generation of settings.
 ///
-/// Everything but [`new`](Service::new) and [`answer`](Service::answer) has a default, for services without it.
+/// Everything has a default, for services without it, but [`new`](Service::new), the answers
+/// ([`answer`](Service::answer), [`answer_root`](Service::answer_root)) and [`take`](Service::take).
 pub trait Service: Sized + Send + Sync + 'static {
     /// An operator's settings for it.
     type Settings: Send + 'static;

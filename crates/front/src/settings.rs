@@ -170,7 +170,7 @@ pub trait KeySource: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>>;
 }
 
-/// Settings of root:// alone. It has the port and the exports of HTTP.
+/// Settings of root:// alone. It has the port and the service of HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootSettings {
     /// True if the protocol is served at all.
@@ -254,7 +254,7 @@ pub struct Deadlines {
     pub listing_stall: Duration,
     /// Waiting for a body, sent or received, before the average rate counts.
     pub body_grace: Duration,
-    /// Between two looks for abandoned uploads.
+    /// Between two times that the service [tidies](crate::Service::tidy).
     pub tidy: Duration,
     /// Waiting for the next of what a client still sends after its request was refused.
     pub linger: Duration,

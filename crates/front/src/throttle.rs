@@ -394,6 +394,7 @@ impl Paces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::null_service::token_of;
     use gridlane_auth::identity::TokenIdentity;
 
     fn at(address: &str, client: ClientLimits) -> Parties {
@@ -401,17 +402,7 @@ mod tests {
     }
 
     fn token(issuer: &str, subject: &str, vo: &str) -> Identity {
-        Identity::Token(TokenIdentity {
-            issuer: issuer.to_owned(),
-            subject: subject.to_owned(),
-            id: None,
-            scopes: Vec::new(),
-            capabilities: Vec::new(),
-            is_capability: false,
-            groups: Vec::new(),
-            vo: Some(vo.to_owned()),
-            expires_s: 0,
-        })
+        Identity::Token(TokenIdentity { vo: Some(vo.to_owned()), ..token_of(issuer, subject) })
     }
 
     #[test]

@@ -106,13 +106,7 @@ impl<'a> Sender<'a> {
 
     /// Fails when the bytes read so far may be a mixture of those that the file had and those it has now.
     pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
-        // A file system that waited before may wait for this as well.
-        let known = if self.has_waited { None } else { object.is_unchanged_nowait() };
-        let is_unchanged = match known {
-            Some(is_unchanged) => is_unchanged,
-            None => object.is_unchanged().await,
-        };
-        if is_unchanged { Ok(()) } else { Err(changed()) }
+        if is_unchanged(object, self.has_waited).await { Ok(()) } else { Err(changed()) }
     }
 
     /// Writes all of `bytes`, as fast as the rate limit lets it.
@@ -188,6 +182,16 @@ impl<'a> Sender<'a> {
             done += count;
         }
         Ok(done)
+    }
+}
+
+/// True if an object is what it was when it was opened: told at once if that is possible.
+pub async fn is_unchanged(object: &dyn Object, has_waited: bool) -> bool {
+    // A file system that waited before may wait for this as well.
+    let known = if has_waited { None } else { object.is_unchanged_nowait() };
+    match known {
+        Some(is_unchanged) => is_unchanged,
+        None => object.is_unchanged().await,
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 
 use gridlane_front::buffers::Buffers;
+use gridlane_front::transfer::is_unchanged;
 use gridlane_share::{Lease, budget, turns};
 
 /// The state of a file, and the algorithm.
@@ -260,7 +261,7 @@ impl Digests {
         }
         self.hashed_bytes.fetch_add(size as u64, Ordering::Relaxed);
         let checksum = hasher.finish();
-        if !is_unchanged(object).await {
+        if !is_unchanged(object, false).await {
             return None;
         }
         if is_settled(metadata, began) {
@@ -292,7 +293,7 @@ impl Digests {
             Err(Unread::Unwanted) => is_abandoned = true,
             Err(Unread::Unreadable) => {}
         }
-        // In a turn: a device that was waited for may have to be waited for again.
+        // Not by the look that never waits: a device that was waited for may have to be waited for again.
         if checksum.is_some() && !object.is_unchanged().await {
             checksum = None;
         }
@@ -460,14 +461,6 @@ impl Reading {
         *at += bytes.len() as u64;
         self.done_bytes.store(*at, Ordering::Relaxed);
         self.hashed_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-    }
-}
-
-/// An object is what it was: told at once if that is possible.
-async fn is_unchanged(object: &dyn Object) -> bool {
-    match object.is_unchanged_nowait() {
-        Some(is_unchanged) => is_unchanged,
-        None => object.is_unchanged().await,
     }
 }
 

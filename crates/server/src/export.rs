@@ -258,14 +258,7 @@ impl Exports {
 
     /// The turns of the devices that they are on, each once.
     pub(crate) fn turns(&self) -> Vec<&Arc<Turns>> {
-        let mut found: Vec<&Arc<Turns>> = Vec::new();
-        for export in self.iter() {
-            let turns = export.storage.turns();
-            if found.iter().all(|known| !Arc::ptr_eq(known, turns)) {
-                found.push(turns);
-            }
-        }
-        found
+        turns_of(self.iter().map(Arc::as_ref))
     }
 
     /// All of them.
@@ -323,6 +316,18 @@ impl Exports {
         names.dedup();
         Place::Above(names)
     }
+}
+
+/// The turns of the devices that these are on, each once.
+pub(crate) fn turns_of<'a>(exports: impl Iterator<Item = &'a Export>) -> Vec<&'a Arc<Turns>> {
+    let mut found: Vec<&Arc<Turns>> = Vec::new();
+    for export in exports {
+        let turns = export.storage.turns();
+        if found.iter().all(|known| !Arc::ptr_eq(known, turns)) {
+            found.push(turns);
+        }
+    }
+    found
 }
 
 /// The names of a file in a directory that no real file has. At the directory itself more may be allowed than below it:

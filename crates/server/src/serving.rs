@@ -83,39 +83,25 @@ impl Service for StorageService {
     }
 
     async fn metrics(&self, page: &mut Page) {
-        page.family(
-            "disk_operations_running",
-            Kind::Gauge,
-            "",
-            "Operations that may wait for a disk, running now.",
-        );
         let turns = self.exports.turns();
-        page.sample("", &[], turns.iter().map(|turns| turns.running()).sum::<usize>());
-        page.family(
+        page.gauge(
+            "disk_operations_running",
+            "Operations that may wait for a disk, running now.",
+            turns.iter().map(|turns| turns.running()).sum::<usize>(),
+        );
+        page.gauge(
             "disk_operations_waiting",
-            Kind::Gauge,
-            "",
             "Operations that wait for the end of others.",
+            turns.iter().map(|turns| turns.waiting()).sum::<u64>(),
         );
-        page.sample("", &[], turns.iter().map(|turns| turns.waiting()).sum::<u64>());
         let digests = self.digests.progress();
-        page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
-        page.sample("", &[], digests.running);
-        page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files of these checksums.");
-        page.sample("", &[], digests.size_bytes);
-        page.family(
-            "digests_done_bytes",
-            Kind::Gauge,
-            "bytes",
-            "Bytes of those files that were read so far.",
-        );
-        page.sample("", &[], digests.done_bytes);
-        page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
-        page.sample("_total", &[], digests.hashed_bytes);
+        page.gauge("digests_running", "Checksums that are being computed on demand.", digests.running);
+        page.gauge("digests_size_bytes", "Bytes of the files of these checksums.", digests.size_bytes);
+        page.gauge("digests_done_bytes", "Bytes of those files that were read so far.", digests.done_bytes);
+        page.counter("digests_read_bytes", "Bytes read for checksums on demand.", digests.hashed_bytes);
         page.family(
             "export_quota_bytes",
             Kind::Gauge,
-            "bytes",
             "Bytes of each export's quota or file system, used and available.",
         );
         for (export, space) in storage_checks::spaces(&self.exports, &self.storage_checks).await {
@@ -150,6 +136,7 @@ impl Service for StorageService {
 
     fn change_queue(context: &Context, path: &PathArg) -> Option<usize> {
         match context.place(path) {
+            // Each export has one.
             Ok(Place::Inside(spot)) => Some(Arc::as_ptr(&spot.export).addr()),
             _ => None,
         }

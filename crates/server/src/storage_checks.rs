@@ -74,7 +74,7 @@ impl PlaceCheck {
         running.places.insert(path.to_owned(), check.clone());
         drop(running);
         let storage = Arc::clone(storage);
-        // It ends when `tell` is dropped.
+        // It ends when `sender` is dropped.
         tokio::spawn(async move { sender.send_replace(Some(storage.is_in_place().await)) });
         check
     }

@@ -1,6 +1,5 @@
 //! The service of storage, by one generation of settings.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use gridlane_share::DeviceShares;
 use gridlane_store::Storage;
 
 use crate::digests::Digests;
-use crate::export::{Export, Exports, open_to_anyone};
+use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
 use crate::storage_checks::StorageChecks;
 
@@ -27,9 +26,7 @@ pub struct StorageSettings {
 impl StorageSettings {
     /// The number of devices that the exports are on: each has turns of its own.
     pub fn devices(&self) -> usize {
-        let turns: HashSet<_> =
-            self.exports.iter().map(|export| Arc::as_ptr(export.storage.turns()).addr()).collect();
-        turns.len()
+        turns_of(self.exports.iter()).len()
     }
 }
 

@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(budget.used(), 0);
     }
 
-    /// What comes of a wait by now.
+    /// The outcome of a wait by now.
     fn poll<F: Future>(wait: &mut std::pin::Pin<Box<F>>) -> Option<F::Output> {
         match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => Some(output),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_has_a_turn_whoever_else_waits_how_often() {
+    fn each_holder_has_a_turn_however_often_others_wait() {
         let budget = budget(2, 1);
         let held = [client(1), client(2)].map(|holder| budget.try_take(holder, 1).ok().unwrap());
         let mut ada: Vec<_> = (0..100).map(|_| Box::pin(budget.take(client(1), 1))).collect();
@@ -459,7 +459,7 @@ mod tests {
         // Now she has her share, and Bob is not behind the 99 others.
         let his = poll(&mut bob).unwrap();
         assert!(ada.iter_mut().skip(1).all(|wait| poll(wait).is_none()));
-        // Who does not wait any longer is passed over.
+        // Waiters that have left are passed over.
         drop(ada.drain(1..50).collect::<Vec<_>>());
         drop(hers);
         assert!(poll(&mut ada[1]).is_some());
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_share_is_the_share_for_who_waits() {
+    fn a_wait_for_more_than_a_share_ends_with_the_share() {
         let budget = budget(10, 4);
         let lease = poll(&mut Box::pin(budget.take(client(1), 100))).unwrap();
         assert_eq!(lease.amount(), 4);
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_know_on_whose_behalf_they_work() {
+    fn tasks_know_their_holder() {
         assert_eq!(current(), Holder::SERVER);
         let mut task = Box::pin(on_behalf(client(1), async {
             let before = current();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_takes_no_room_though_nothing_becomes_free() {
+    fn waiters_that_have_left_take_no_room_though_nothing_becomes_free() {
         let budget = budget(1, 1);
         let held = budget.try_take(client(1), 1).ok().unwrap();
         let mut stays = Box::pin(budget.take(client(2), 1));
@@ -511,7 +511,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody has more than their share, no more is taken than there is, and nobody waits for what is left.
+        /// No holder has more than its share, no more is taken than there is, and no waiter waits for what is left.
         #[test]
         fn sums_are_right(
             all in 1_usize..12,

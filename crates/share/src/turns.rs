@@ -278,7 +278,7 @@ impl Briefs {
         Running(self)
     }
 
-    /// Whether those under way have taken too long for the page cache.
+    /// True if those under way have taken too long for the page cache.
     fn hangs(&self) -> bool {
         self.running.load(Ordering::Relaxed) > 0 && {
             let since_ns = self.since_ns.load(Ordering::Relaxed);

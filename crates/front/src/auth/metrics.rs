@@ -52,13 +52,12 @@ impl AuthMetrics {
         page.family(
             "auth_requests",
             kind,
-            "",
             "Requests by method of authentication; over root:// those about a path.",
         );
         for (method, counter) in METHODS.iter().zip(&self.came) {
             page.sample("_total", &[("method", method)], counter.get());
         }
-        page.family("auth_refused", kind, "", "Credentials that were refused, by kind and cause.");
+        page.family("auth_refused", kind, "Credentials that were refused, by kind and cause.");
         for (kind, causes) in Kind::ALL.iter().zip(&self.refused) {
             for ((_, cause), counter) in CAUSES.iter().zip(causes).filter(|(_, counter)| counter.get() > 0) {
                 page.sample("_total", &[("method", kind.word()), ("cause", cause)], counter.get());

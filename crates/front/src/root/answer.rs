@@ -110,7 +110,7 @@ impl Failure {
         failure
     }
 
-    /// A file would be larger than an export takes.
+    /// A file would be larger than `bytes_max`.
     pub fn of_size(act: &str, path: &[u8], bytes_max: u64) -> Failure {
         let mut failure = Failure::of_store(act, path, &StoreError::TooLarge);
         failure.text.push_str(&format!(": an upload may have at most {bytes_max} bytes"));

@@ -542,7 +542,7 @@ impl<S: Service> Connection<S> {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
-            Event::Changed(export) => self.changes.ended(export, &self.events),
+            Event::Changed(queue) => self.changes.ended(queue, &self.events),
             Event::HasRoom => {}
             Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
         }

@@ -29,7 +29,7 @@ pub(crate) enum Event {
     Vector(VectorJob, io::Result<(Lent, usize, usize)>),
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
-    /// The next piece of an answer that is made while it is sent, true if it is the last, and the source of others.
+    /// The next piece of an answer that is made while it is sent, true if more follows, and the source of the rest.
     Piece(Pending, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
     Delegated(ReadJob),
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     Returned(ReadJob),
     /// It has ended with a part of this answer sent.
     Lost(StreamId),
-    /// A change of names has ended in the export of this address.
+    /// A change of names has ended in this queue.
     Changed(usize),
     /// Other connections have fewer answers in hand again than the session may have.
     HasRoom,

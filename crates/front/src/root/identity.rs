@@ -269,7 +269,7 @@ pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::null_service::{arg, context_of};
+    use crate::null_service::{arg, context_of, token_of};
     use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
     use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
 
@@ -339,17 +339,7 @@ mod tests {
     #[test]
     fn the_same_user_with_other_credentials() {
         let token = |issuer: &str, subject: &str, expires_s| {
-            Identity::Token(TokenIdentity {
-                issuer: issuer.to_owned(),
-                subject: subject.to_owned(),
-                id: None,
-                scopes: Vec::new(),
-                capabilities: Vec::new(),
-                is_capability: false,
-                groups: Vec::new(),
-                vo: None,
-                expires_s,
-            })
+            Identity::Token(TokenIdentity { expires_s, ..token_of(issuer, subject) })
         };
         let (fqans, dn, user) = (Vec::new(), "ada".to_owned(), None);
         let certificate = Identity::Certificate(CertificateIdentity { dn, user, fqans, expires_s: 1 });

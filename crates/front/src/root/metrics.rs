@@ -55,12 +55,7 @@ impl RootMetrics {
 
     /// Adds the counters to a page.
     pub(crate) fn render(&self, page: &mut Page) {
-        page.family(
-            "root_requests",
-            Kind::Counter,
-            "",
-            "Requests answered over root://, by name and outcome.",
-        );
+        page.family("root_requests", Kind::Counter, "Requests answered over root://, by name and outcome.");
         for (index, outcomes) in self.requests.iter().enumerate() {
             let name = RequestId::KNOWN.get(index).and_then(|id| id.name()).unwrap_or("other");
             for (outcome, counter) in ["ok", "error"].iter().zip(outcomes) {
@@ -72,7 +67,6 @@ impl RootMetrics {
         page.family(
             "root_errors",
             Kind::Counter,
-            "",
             "Requests that failed over root://, by XRootD's name of the error.",
         );
         for (index, counter) in self.errors.iter().enumerate() {
@@ -81,10 +75,12 @@ impl RootMetrics {
                 page.sample("_total", &[("error", name)], counter.get());
             }
         }
-        page.family("root_received_bytes", Kind::Counter, "bytes", "Bytes of files received over root://.");
-        page.sample("_total", &[], self.received_bytes.get());
-        page.family("root_sent_bytes", Kind::Counter, "bytes", "Bytes of files sent over root://.");
-        page.sample("_total", &[], self.sent_bytes.get());
+        page.counter(
+            "root_received_bytes",
+            "Bytes of files received over root://.",
+            self.received_bytes.get(),
+        );
+        page.counter("root_sent_bytes", "Bytes of files sent over root://.", self.sent_bytes.get());
     }
 }
 

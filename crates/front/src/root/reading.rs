@@ -398,7 +398,7 @@ impl ReadJob {
         filled.map(|part| (part, begin))
     }
 
-    /// Appends what was read, which began at `begin` in the file; returns true if more is to come.
+    /// Appends what was read, which began at `begin` in the file.
     pub(crate) fn push_read(
         &mut self,
         outbox: &mut Outbox,
@@ -675,7 +675,7 @@ impl VectorJob {
         Ok(end)
     }
 
-    /// Appends what was read; returns true if more is to come.
+    /// Appends what was read, up to `end` in the buffer.
     pub(crate) fn push_read(&self, outbox: &mut Outbox, mut buffer: Lent, end: usize) -> Progress {
         let is_last = self.next == self.segments.len();
         let status = if is_last { Status::OK } else { Status::OKSOFAR };

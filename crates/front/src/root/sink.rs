@@ -61,7 +61,7 @@ impl Sink for NoData {
     }
 
     fn is_done(&self) -> bool {
-        self.left == 0 || self.failure.closes
+        self.left == 0
     }
 
     async fn write(&mut self) {}

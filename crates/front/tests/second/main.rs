@@ -4,11 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+#[allow(dead_code, reason = "each test program uses its part")]
+#[path = "../../../server/tests/it/support/iam.rs"]
+mod iam;
 mod later;
 #[allow(dead_code, reason = "each test program uses its part")]
 #[path = "../../../server/tests/it/support/root.rs"]
 mod root;
 mod site;
+#[path = "../../../server/tests/it/support/text.rs"]
 mod text;
 
 use std::time::{Duration, Instant};
@@ -16,7 +20,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::{Secret, limits};
 use gridlane_front::ClientLimits;
 use gridlane_xrd::request::Auth;
-use gridlane_xrd::{ErrorCode, Status, ztn};
+use gridlane_xrd::{ErrorCode, Handle, Status, ztn};
 
 use crate::root::RootClient;
 use crate::site::{Site, query, word};
@@ -47,10 +51,21 @@ fn names_are_looked_up_in_clear_text_and_over_tls() {
     }
 }
 
+/// It has no files and takes no data: what comes all the same is dropped, and the session goes on.
+#[test]
+fn data_and_reads_are_refused_where_there_are_no_files() {
+    let site = Site::start();
+    let mut client = anyone(&site);
+    let handle = Handle::default();
+    assert_eq!(client.write(handle, 0, &[1; 10_000]).unwrap_err().0, ErrorCode::UNSUPPORTED);
+    assert_eq!(client.read(handle, 0, 10).unwrap_err().0, ErrorCode::FILE_NOT_OPEN);
+    assert_eq!(word(client.ask(query("/public/name"), &[])), "first");
+}
+
 #[test]
 fn a_token_names_the_requester() {
     let site = Site::start();
-    let token = site.iam.token();
+    let token = site.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let mut https = site.https();
     assert_eq!(https.get("/members/name", "").0, 401);
@@ -79,29 +94,34 @@ fn a_client_over_its_limit_waits() {
         settings.client_limits = ClientLimits { requests_per_s: Some(1), ..ClientLimits::default() };
     });
     let mut http = site.http();
-    let statuses: Vec<u16> = (0..3).map(|_| http.get("/public/name", "").0).collect();
-    assert!(statuses[0] == 200 && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(http.get("/public/name", "").0, 200);
+    // However slow the machine is, two of them come within a second.
+    assert!((0..1000).any(|_| http.get("/public/name", "").0 == 429));
     let mut root = anyone(&site);
-    let answers: Vec<Status> = (0..3).map(|_| root.ask(query("/public/name"), &[]).unwrap().status).collect();
-    assert!(answers.contains(&Status::WAIT), "{answers:?}");
+    assert!((0..1000).any(|_| root.ask(query("/public/name"), &[]).unwrap().status == Status::WAIT));
 }
 
 #[test]
 fn requests_are_logged_and_counted() {
     let site = Site::start();
-    let token = site.iam.token();
+    let token = site.token();
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(site.https().get("/members/name", &bearer).0, 200);
     assert_eq!(anyone(&site).ask(query("/members/name"), &[]).unwrap_err().0, ErrorCode::NOT_AUTHORIZED);
-    let mut admin = site::http_at(site.admin);
-    let (status, page) = admin.get("/metrics", "");
-    assert_eq!(status, 200);
-    for line in [
+    let lines = [
         "gridlane_requests_total{method=\"GET\",status=\"2xx\"} 1",
         "gridlane_root_requests_total{request=\"query\",outcome=\"error\"} 1",
         "gridlane_auth_requests_total{method=\"token\"} 1",
-    ] {
-        assert!(page.lines().any(|other| other == line), "no {line} in\n{page}");
+    ];
+    let began = Instant::now();
+    loop {
+        let (status, page) = site::http_at(site.admin).get("/metrics", "");
+        assert_eq!(status, 200);
+        if lines.iter().all(|line| page.lines().any(|other| other == *line)) {
+            break;
+        }
+        // Requests are counted after their answers.
+        assert!(began.elapsed() < Duration::from_secs(90), "{lines:?} are not all in\n{page}");
     }
     let (summary, log) = site.stop();
     assert!(summary.requests >= 2, "{summary:?}");

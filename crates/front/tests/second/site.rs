@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gridlane_auth::policy::{Class, Principal, Template};
 use gridlane_auth::token::Issuer;
 use gridlane_auth::{Grants, Policy, Rule};
@@ -20,16 +17,13 @@ use gridlane_net::tls;
 use gridlane_xrd::QueryKind;
 use gridlane_xrd::answer::ProtocolAnswer;
 use gridlane_xrd::flags::{ClientFlags, ServerFlags};
-
 use gridlane_xrd::request::{Expect, Protocol, Query};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::book::{Book, Entries};
+use crate::iam::{ISSUER, Iam};
 use crate::root::{Refusal, RootAnswer, RootClient};
 use crate::text::Text;
 
@@ -39,57 +33,13 @@ const PERMITS: u32 = 1000;
 /// Longer than any wait of a passing test.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-const ISSUER: &str = "https://iam.example/";
 const AUDIENCE: &str = "https://book.example";
-
-/// An issuer of tokens, and the place of its keys.
-pub(crate) struct Iam(EcdsaKeyPair);
-
-impl Iam {
-    fn new() -> Arc<Iam> {
-        let (random, how) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
-        let der = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
-        Arc::new(Iam(EcdsaKeyPair::from_pkcs8(how, der.as_ref(), &random).unwrap()))
-    }
-
-    /// A valid token.
-    pub(crate) fn token(&self) -> String {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let claims = json!({
-            "iss": ISSUER, "sub": "ada", "aud": AUDIENCE, "exp": now_s + 600, "iat": now_s, "nbf": now_s - 60,
-            "jti": "t1", "wlcg.ver": "1.0",
-        });
-        let encoded = |text: String| URL_SAFE_NO_PAD.encode(text);
-        let header = encoded(json!({"alg": "ES256", "kid": "1"}).to_string());
-        let signed = format!("{header}.{}", encoded(claims.to_string()));
-        let signature = self.0.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
-    }
-}
-
-impl KeySource for Iam {
-    fn fetch<'a>(
-        &'a self,
-        url: &'a str,
-    ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>> {
-        let point = &self.0.public_key().as_ref()[1..];
-        let encoded = |bytes| URL_SAFE_NO_PAD.encode(bytes);
-        let key = json!({
-            "kty": "EC", "crv": "P-256", "kid": "1", "x": encoded(&point[..32]), "y": encoded(&point[32..]),
-        });
-        let document = match url.ends_with("/jwk") {
-            true => json!({ "keys": [key] }),
-            false => json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}jwk")}),
-        };
-        Box::pin(std::future::ready(Ok(document.to_string().into_bytes())))
-    }
-}
 
 /// A server with a runtime of its own.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    pub(crate) iam: Arc<Iam>,
+    iam: Arc<Iam>,
     entries: Entries,
     control: Control<Book>,
     log: Text,
@@ -166,6 +116,11 @@ impl Site {
             assert!(began.elapsed() < PATIENCE, "fewer than {count}");
             std::thread::yield_now();
         }
+    }
+
+    /// A valid token.
+    pub(crate) fn token(&self) -> String {
+        self.iam.token_for(AUDIENCE, "", 600)
     }
 
     pub(crate) fn http(&self) -> Http<TcpStream> {

@@ -416,13 +416,6 @@ impl Files {
         Ok(handle)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere leaves nothing half-done here.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Files {
     /// Takes a file out: no other request finds it.
     pub(crate) fn remove(&self, handle: Handle) -> Option<Entry> {
         self.lock().open.remove(&handle)
@@ -433,6 +426,11 @@ impl Files {
         let mut inner = self.lock();
         inner.has_ended = true;
         inner.open.drain().map(|(_, entry)| entry).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -85,7 +85,7 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Refusal>, code: ErrorCode, wor
 const NO: ErrorCode = ErrorCode::NOT_AUTHORIZED;
 
 #[test]
-fn what_is_offered_to_whom() {
+fn methods_that_each_client_is_offered() {
     let list = |client: &mut RootClient| String::from_utf8(client.login().body[16..].to_vec()).unwrap();
     let first = format!("&P=ztn,0:{}:", limits::TOKEN_BYTES_MAX);
     let site = site(|_| {});
@@ -448,7 +448,7 @@ fn a_revoked_macaroon_ends_its_session() {
 
 /// Settings that believe less make identities anonymous, in sessions that are there as well.
 #[test]
-fn who_is_no_longer_believed_is_nobody() {
+fn an_identity_that_is_no_longer_believed_is_anonymous() {
     let site = site(|_| {});
     let mut of_ada = site.with_name(Some(&PKI.ada));
     of_ada.ask(stat("/ada/f"), &[]).unwrap();

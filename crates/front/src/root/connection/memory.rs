@@ -1,9 +1,9 @@
 //! The memory that a connection takes for its client: requests that are half there or wait for their turn, and answers
 //! that were not taken.
 //!
-//! A little of it every connection has. What is beyond that is taken from one [budget](gridlane_share::budget) of all connections,
-//! of which one client has a part. When nothing is left, no more is read of the client's requests, and answers are not made
-//! ahead of its socket; what there is goes on. A request that is not there in time ends the connection as always.
+//! A little of it every connection has. What is beyond that is taken from one [budget] of all connections, of which one
+//! client has a part. When nothing is left, no more is read of the client's requests, and answers are not made ahead of
+//! its socket; what there is goes on. A request that is not there in time ends the connection as always.
 
 use std::time::{Duration, Instant};
 
@@ -126,21 +126,21 @@ mod tests {
         let context = context_of(|settings| {
             settings.shares.root_memory_bytes = Share { all: 10 * STEP, one: 10 * STEP };
         });
-        let shared = context.front();
-        let used = || shared.budgets.root_memory.used() / STEP;
+        let front = context.front();
+        let used = || front.budgets.root_memory.used() / STEP;
         let mut memory = Memory::default();
-        memory.cover(shared, INPUT, OUTPUT);
+        memory.cover(front, INPUT, OUTPUT);
         assert_eq!((used(), memory.lacks_input, memory.lacks_output), (0, false, false));
-        memory.cover(shared, INPUT + 4 * STEP, OUTPUT + 1);
+        memory.cover(front, INPUT + 4 * STEP, OUTPUT + 1);
         assert_eq!(used(), 5);
         // Half a request stays, however long nothing happens.
         memory.release(INPUT + 4 * STEP, 0);
         assert_eq!(used(), 4);
-        memory.cover(shared, INPUT + 11 * STEP, 0);
+        memory.cover(front, INPUT + 11 * STEP, 0);
         assert_eq!((used(), memory.lacks_input, memory.lacks_output), (4, true, false));
-        memory.cover(shared, INPUT, OUTPUT + 11 * STEP);
+        memory.cover(front, INPUT, OUTPUT + 11 * STEP);
         assert_eq!((memory.lacks_input, memory.lacks_output), (false, true));
-        memory.cover(shared, INPUT, OUTPUT);
+        memory.cover(front, INPUT, OUTPUT);
         assert_eq!((used(), memory.lacks_input, memory.lacks_output), (4, false, false));
         memory.release(INPUT, OUTPUT);
         assert_eq!(used(), 0);
@@ -151,33 +151,33 @@ mod tests {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         let context = context_of(|_| {});
-        let shared = context.front();
-        let used = || shared.budgets.root_memory.used() / STEP;
+        let front = context.front();
+        let used = || front.budgets.root_memory.used() / STEP;
         let mut memory = Memory::default();
         // As if so much time had passed.
         let later = |memory: &mut Memory| memory.looked = memory.looked.map(|looked| looked - LOOK_AGAIN);
-        memory.cover(shared, INPUT + 16 * STEP, 0);
+        memory.cover(front, INPUT + 16 * STEP, 0);
         assert_eq!((used(), memory.looks_again()), (16, None));
         // It was needed a moment ago, and may be at once again.
-        memory.cover(shared, INPUT + 2 * STEP, 0);
+        memory.cover(front, INPUT + 2 * STEP, 0);
         assert!(used() == 16 && memory.looks_again().is_some());
         later(&mut memory);
-        memory.cover(shared, INPUT + STEP, 0);
+        memory.cover(front, INPUT + STEP, 0);
         assert_eq!(used(), 16);
         later(&mut memory);
-        memory.cover(shared, INPUT + 2 * STEP, 0);
+        memory.cover(front, INPUT + 2 * STEP, 0);
         assert_eq!((used(), memory.looks_again()), (2, None));
         // The most that was needed counts, and not what happens to be needed at the moment of the look.
-        memory.cover(shared, INPUT + 16 * STEP, 0);
+        memory.cover(front, INPUT + 16 * STEP, 0);
         later(&mut memory);
-        memory.cover(shared, INPUT, 0);
+        memory.cover(front, INPUT, 0);
         assert_eq!(used(), 16);
-        memory.cover(shared, INPUT + 12 * STEP, 0);
+        memory.cover(front, INPUT + 12 * STEP, 0);
         later(&mut memory);
-        memory.cover(shared, INPUT, 0);
+        memory.cover(front, INPUT, 0);
         assert_eq!(used(), 16);
         later(&mut memory);
-        memory.cover(shared, INPUT, 0);
+        memory.cover(front, INPUT, 0);
         assert_eq!((used(), memory.looks_again()), (0, None));
     }
 }

@@ -13,26 +13,26 @@ use gridlane_xrd::{PathArg, Request};
 use crate::root::event::{Event, Inbox};
 use crate::root::reading::Pending;
 
-/// The changes of one connection, in the order in which they were asked for: per export, since a storage that hangs is
-/// nothing to the others.
+/// The changes of one connection, in the order in which they were asked for: in the queues that the service names
+/// ([`Service::change_queue`](crate::Service::change_queue)), since a storage that hangs is nothing to the others.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// Of each export that has a change under way, by its address: those that wait for the end of that.
+    /// Of each queue that has a change under way: those that wait for the end of that.
     queues: HashMap<usize, VecDeque<Pending>>,
     /// Those whose turn has come.
     ready: VecDeque<(Pending, Turn)>,
 }
 
-/// The turn of one change: the next one of its export begins when this is dropped.
+/// The turn of one change: the next one of its queue begins when this is dropped.
 pub(in crate::root) struct Turn {
-    export: usize,
+    queue: usize,
     events: Inbox,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         // When the connection has ended, nothing is next.
-        let _ = self.events.send(Event::Changed(self.export));
+        let _ = self.events.send(Event::Changed(self.queue));
     }
 }
 
@@ -41,30 +41,30 @@ impl Changes {
     /// is kept until its turn has come.
     pub(super) fn admit(
         &mut self,
-        line: Option<usize>,
+        queue: Option<usize>,
         pending: Pending,
         events: &Inbox,
     ) -> Option<(Pending, Option<Turn>)> {
-        let Some(export) = line else { return Some((pending, None)) };
-        match self.queues.entry(export) {
-            Entry::Occupied(mut line) => {
-                line.get_mut().push_back(pending);
+        let Some(queue) = queue else { return Some((pending, None)) };
+        match self.queues.entry(queue) {
+            Entry::Occupied(mut waiting) => {
+                waiting.get_mut().push_back(pending);
                 None
             }
-            Entry::Vacant(line) => {
-                line.insert(VecDeque::new());
-                Some((pending, Some(Turn { export, events: events.clone() })))
+            Entry::Vacant(waiting) => {
+                waiting.insert(VecDeque::new());
+                Some((pending, Some(Turn { queue, events: events.clone() })))
             }
         }
     }
 
-    /// A change of this export has ended.
-    pub(super) fn ended(&mut self, export: usize, events: &Inbox) {
-        let Some(line) = self.queues.get_mut(&export) else { return };
-        match line.pop_front() {
-            Some(pending) => self.ready.push_back((pending, Turn { export, events: events.clone() })),
+    /// A change of this queue has ended.
+    pub(super) fn ended(&mut self, queue: usize, events: &Inbox) {
+        let Some(waiting) = self.queues.get_mut(&queue) else { return };
+        match waiting.pop_front() {
+            Some(pending) => self.ready.push_back((pending, Turn { queue, events: events.clone() })),
             None => {
-                self.queues.remove(&export);
+                self.queues.remove(&queue);
             }
         }
     }
@@ -108,7 +108,7 @@ mod tests {
     const A: Option<usize> = Some(1);
 
     #[test]
-    fn changes_of_one_export_begin_one_after_the_other() {
+    fn changes_of_one_queue_begin_one_after_the_other() {
         let (events, mut events_in) = mpsc::unbounded_channel();
         let mut changes = Changes::default();
         let pending = |number, request: Request| {
@@ -131,15 +131,15 @@ mod tests {
         let mut turn = first;
         for number in 2..20 {
             drop(turn);
-            let Ok(Event::Changed(export)) = events_in.try_recv() else { panic!("its end is told") };
-            changes.ended(export, &events);
+            let Ok(Event::Changed(queue)) = events_in.try_recv() else { panic!("its end is told") };
+            changes.ended(queue, &events);
             let (next, its) = changes.next().unwrap();
             assert_eq!((next.stream.0[1], changes.has_ready()), (number, false));
             turn = its;
         }
         drop((turn, other));
-        while let Ok(Event::Changed(export)) = events_in.try_recv() {
-            changes.ended(export, &events);
+        while let Ok(Event::Changed(queue)) = events_in.try_recv() {
+            changes.ended(queue, &events);
         }
         assert!(changes.queues.is_empty() && changes.next().is_none());
     }

@@ -14,9 +14,8 @@ use super::places::Context;
 use super::prepare;
 use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
 
-/// Answers `query`. A checksum may take half an hour: the
-/// caller tells a client that has waited for a while that the answer comes later, and drops this when the client is
-/// gone.
+/// Answers `query`. A checksum may take half an hour: the caller tells a client that has waited for a while that the
+/// answer comes later, and drops this when the client is gone.
 pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     let by_handle = matches!(request.kind, QueryKind::VISA | QueryKind::OPAQUE_HANDLE);
     if request.argument.is_empty() || by_handle && QueryKind::KNOWN.contains(&request.kind) {

@@ -4,13 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 pub(crate) mod crowd;
+mod iam;
 pub(crate) mod root;
 pub(crate) mod site;
+mod text;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ use gridlane_server::{Control, Export, Server, Settings};
 use gridlane_share::turns;
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
+
+pub(crate) use text::Text;
 
 /// Longer than any wait of a passing test; a failing one ends with an error instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -367,31 +371,6 @@ impl Response {
         assert_eq!(self.field("content-type"), Some(media_type));
         assert!(self.text().contains(part), "{}", self.text());
         assert!(self.text().contains("again"), "{}", self.text());
-    }
-}
-
-/// The server's log.
-#[derive(Clone, Default)]
-pub(crate) struct Text(Arc<Mutex<Vec<u8>>>);
-
-impl Text {
-    pub(crate) fn records(&self) -> Vec<serde_json::Value> {
-        let text = self.0.lock().unwrap();
-        text.split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect()
-    }
-}
-
-impl Write for Text {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

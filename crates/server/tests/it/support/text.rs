@@ -1,4 +1,4 @@
-//! A log in memory.
+//! A log in memory. The tests of `front` have it as well.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
