@@ -1,6 +1,6 @@
 """Medians and what can be said about them from few, noisy, paired runs."""
 
-from math import comb
+from math import comb, sqrt
 from statistics import median
 
 
@@ -25,3 +25,16 @@ def summarize(values):
     ranks = interval_ranks(len(ordered))
     low, high = (ordered[ranks[0] - 1], ordered[ranks[1] - 1]) if ranks else (ordered[0], ordered[-1])
     return {"n": len(ordered), "median": median(ordered), "low": low, "high": high, "exact": ranks is not None}
+
+
+def without_order(ratios):
+    """Ratios of pairs that were measured in turns in one order and in the other, without the effect of the order.
+
+    Where the second of a pair is faster whatever it is, half of the ratios lie below and half above, and the median of an
+    odd number of them is on one of the sides. The effect is the ratio of both halves' medians.
+    """
+    forward, backward = ratios[::2], ratios[1::2]
+    if not backward:
+        return list(ratios)
+    effect = sqrt(median(forward) / median(backward))
+    return [ratio * (1 / effect if number % 2 == 0 else effect) for number, ratio in enumerate(ratios)]
