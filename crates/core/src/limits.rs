@@ -293,6 +293,8 @@ pub const THREADS_BEGIN_MAX: Duration = Duration::from_secs(30);
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Interval at which a running server looks for such uploads.
 pub const PARTIAL_INTERVAL: Duration = Duration::from_secs(3600);
+/// Wait for the removal of such uploads in all exports: a storage that does not answer keeps no server from starting.
+pub const REMOVAL_WAIT_MAX: Duration = Duration::from_secs(5);
 
 // --- What one client may have of it ------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridlane_core::{Result, limits};
+use gridlane_core::Result;
 use gridlane_dav::request::RequestHead;
 use gridlane_front::client::Client;
 use gridlane_front::front::Front;
@@ -63,18 +63,16 @@ impl Service for StorageService {
 
     /// Removes what earlier servers left behind in writable exports, when it is old.
     async fn begin(&self) -> Result<()> {
-        for export in self.exports.iter().filter(|export| export.allow_write) {
-            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await?;
+        match storage_checks::remove_abandoned(&self.exports, &self.storage_checks).await.pop() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     async fn tidy(&self) {
-        for export in self.exports.iter().filter(|export| export.allow_write) {
-            if let Err(error) = export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await {
-                let what = format!("cannot remove abandoned uploads in {}: {error}", export.path);
-                self.front.access_log.note(&what);
-            }
+        for (path, error) in storage_checks::remove_abandoned(&self.exports, &self.storage_checks).await {
+            let what = format!("cannot remove abandoned uploads in {path}: {error}");
+            self.front.access_log.note(&what);
         }
     }
 

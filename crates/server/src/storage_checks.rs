@@ -1,12 +1,13 @@
-//! Checks of the exports' storages for health requests and metrics: of each storage that does not answer, one turn is
-//! held at most.
+//! Requests to the exports' storages that no client has made: checks for health requests and metrics, and the removal of what was
+//! abandoned. Of each storage that does not answer, one turn is held at most for each kind, and none keeps another waiting.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits;
-use gridlane_store::{ObjectPath, Space, Storage};
+use gridlane_store::{ObjectPath, Space, Storage, StoreError};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::export::Exports;
@@ -49,6 +50,46 @@ pub(crate) async fn displaced(exports: &Exports, storage_checks: &StorageChecks)
     None
 }
 
+/// Removes what clients have left behind in writable exports, when it is old, and waits for that a while: an export that hangs
+/// goes on with it by itself, and until it has ended is not asked again. Returns the failures that are known by then.
+pub(crate) async fn remove_abandoned(
+    exports: &Exports,
+    storage_checks: &StorageChecks,
+) -> Vec<(String, StoreError)> {
+    let mut removals = JoinSet::new();
+    for export in exports.iter().filter(|export| export.allow_write) {
+        let path = export.path.to_string();
+        if !lock(storage_checks).removals.insert(path.clone()) {
+            continue;
+        }
+        let removal = Removal { path, storage_checks: Arc::clone(storage_checks) };
+        let storage = Arc::clone(&export.storage);
+        removals.spawn(async move {
+            let removed = storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await;
+            removed.err().map(|error| (removal.path.clone(), error))
+        });
+    }
+    let mut failures = Vec::new();
+    let until = Instant::now() + limits::REMOVAL_WAIT_MAX;
+    while let Ok(Some(ended)) = timeout_at(until, removals.join_next()).await {
+        failures.extend(ended.ok().flatten());
+    }
+    removals.detach_all();
+    failures
+}
+
+/// A removal of what was abandoned in an export, until it is dropped.
+struct Removal {
+    path: String,
+    storage_checks: StorageChecks,
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        lock(&self.storage_checks).removals.remove(&self.path);
+    }
+}
+
 /// A check of the place of a storage, shared by all requests that come meanwhile: the storage is there, or something
 /// else is.
 #[derive(Clone)]
@@ -88,6 +129,8 @@ pub(crate) type StorageChecks = Arc<Mutex<RunningChecks>>;
 pub(crate) struct RunningChecks {
     /// The exports that are asked for their space.
     spaces: HashSet<String>,
+    /// The exports in which what was abandoned is being removed.
+    removals: HashSet<String>,
     /// By export, the last look at its place.
     places: HashMap<String, PlaceCheck>,
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::{TestServer, noise};
 use gridlane_core::{Url, limits};
-use gridlane_dav::{ResponseHead, Status};
+use gridlane_dav::{ResourcePath, ResponseHead, Status};
 use gridlane_front::AccessLog;
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Dialer, Stream};
-use gridlane_server::Settings;
+use gridlane_server::{Export, Settings};
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
 
@@ -303,6 +303,33 @@ fn abandoned_uploads_are_removed_while_the_server_runs() {
         assert!(began.elapsed() < Duration::from_secs(30));
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn an_export_that_hangs_keeps_no_other_from_being_tidied() {
+    let names = Gate::new();
+    let server = TestServer::with(|settings| {
+        let exports = &mut settings.service.exports;
+        exports[0].allow_write = true;
+        exports[0].path = ResourcePath::parse("/fine").unwrap();
+        let storage = SlowStorage::new(MemoryStorage::new(), Gate::new()).with_names(names.clone());
+        let hung = Export { allow_write: true, ..Export::new(Arc::new(storage)) };
+        // Before the other: in its order it would be waited for.
+        exports.insert(0, Export { path: ResourcePath::parse("/hung").unwrap(), ..hung });
+        settings.deadlines.tidy = Duration::from_millis(20);
+    });
+    names.close();
+    names.wait_for_waiting(1);
+    assert_eq!(server.request("PUT /fine/f", "Content-Length: 0\r\n").status(), 201);
+    let partial = server.path(".gridlane/upload-1-1-1.part");
+    let old = std::time::SystemTime::now() - 2 * limits::PARTIAL_AGE_MAX;
+    std::fs::File::create(&partial).unwrap().set_modified(old).unwrap();
+    let began = Instant::now();
+    while partial.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::yield_now();
+    }
+    names.open();
 }
 
 /// The standard error output of a server is often a pipe, and its reader may stop reading at any time.
