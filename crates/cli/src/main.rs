@@ -21,7 +21,6 @@ mod progress;
 mod serve;
 mod threads;
 mod wan;
-
 mod words;
 
 use std::process::ExitCode;

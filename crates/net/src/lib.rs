@@ -41,6 +41,5 @@ pub use dial::{Dialer, Dialled, Reached, Route};
 pub use framing::RecordEnds;
 pub use identity::{Identity, IdentityId};
 pub use proxy::{Proxies, Proxy, ProxyKind};
-
 pub use speech::Speech;
 pub use stream::Stream;
