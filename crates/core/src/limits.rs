@@ -329,7 +329,7 @@ pub const CONNECTIONS_MIN: usize = 4;
 
 /// Wrong passwords of one user from one address, before that address waits for this user's next one.
 pub const GUESSES_FREE_MAX: u32 = 5;
-/// Wrong passwords of all users from one address, before the next one of any user waits: behind one address there
+/// Wrong passwords of all users from one address, before it waits for the next one of any user: behind one address there
 /// may be many people, and a guesser tries many names.
 pub const GUESSES_OF_ADDRESS_FREE_MAX: u32 = 50;
 /// Wrong passwords of one user from all addresses: beyond it each address has one guess instead of
@@ -454,8 +454,8 @@ pub const SMALL_AHEAD_MAX: usize = 256;
 /// Bytes of files that are asked for ahead on one connection to a near server: it always has something to do. Over a long path
 /// it is between a quarter of this and all of it, and more when the rate asks for it.
 pub const SMALL_AHEAD_BYTES_MIN: u64 = 1024 * 1024;
-/// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that a client that sends
-/// requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
+/// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that a client
+/// that sends requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 32 * 1024;
 /// Small files that are open: they are being written, or complete and not visible. A quarter of all descriptors where that is
 /// less.
@@ -872,5 +872,6 @@ pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
 pub const CHAIN_SIGNATURES_MAX: usize = 48;
 /// Bytes of a serial number (RFC 5280, 4.1.2.2).
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
-/// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have ten.
+/// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have
+/// ten.
 pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;

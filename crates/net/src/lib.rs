@@ -7,8 +7,8 @@
 //! gathers in the kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
-//! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a server that
-//! does not answer as it should.
+//! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a
+//! server that does not answer as it should.
 //!
 //! It knows no HTTP, keeps no pool and retries nothing.
 

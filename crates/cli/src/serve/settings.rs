@@ -130,7 +130,8 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the server is told, and what is wrong with single files and was not before. Opens directories and logs, or takes those that are open already.
+/// Everything that the server is told, and what is wrong with single files and was not before. Opens directories and logs,
+/// or takes those that are open already.
 pub(super) fn settings(
     args: &ServeArgs,
     global: &Global,
