@@ -11,12 +11,13 @@ use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
 use gridlane_auth::{Asker, Capability, Fqan, Identity, Operation};
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::output::{print_event, to_stdout};
+use crate::pki::usage;
 use crate::serve::{self, WhoMay};
 
 /// Print the rule of a server's configuration that decides, and why the others do not apply.
@@ -296,10 +297,6 @@ fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
         "identity": identity, "address": address, "operation": operation.verb(), "path": path.to_string(), "rules": rules,
     });
     (is_granted, fields)
-}
-
-fn usage(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
 #[cfg(test)]
