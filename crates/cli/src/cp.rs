@@ -25,7 +25,8 @@ use crate::progress::Screen;
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;
     let typed = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
-    let Session { client, lasting, .. } = connect_saying(typed, &args.who, global, args.paths.target == "-")?;
+    let Session { client, lasting, .. } =
+        connect_saying(typed, &args.credentials, global, args.paths.target == "-")?;
     let client = gridlane_client::patient(client, &options(args));
     let lister = Lister::new(client.clone());
     let is_many = args.paths.source.len() > 1 || args.files_from.is_some();

@@ -14,9 +14,9 @@ use crate::words::{self, CommandLine};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
-    let mut all = examine_machine(&trust, &args.who.wanted(), &ThisMachine);
+    let mut all = examine_machine(&trust, &args.credentials.wanted(), &ThisMachine);
     show("this machine", &all, global);
-    let client = crate::connect::for_doctor(&args.urls, &args.who, &trust);
+    let client = crate::connect::for_doctor(&args.urls, &args.credentials, &trust);
     for text in &args.urls {
         let url = parse(text)?;
         let findings = examine_endpoint(&client, &url).await;

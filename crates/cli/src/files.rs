@@ -15,7 +15,7 @@ use crate::output::{Output, print, print_line, printable, write};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
+    let lister = Lister::new(connect([&args.url], &args.credentials, global)?.client);
     // People get names in order.
     let how = Walk { is_recursive: args.recursive, is_sorted: !global.json };
     Ok(match walk(&lister, &url, how, &mut List { args, global }).await? {
@@ -62,7 +62,7 @@ fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
 
 pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect([&args.url], &args.who, global)?.client;
+    let client = connect([&args.url], &args.credentials, global)?.client;
     let found = gridlane_client::stat(&client, &url).await?;
     let entry = &found.entry;
     let mut out = Vec::new();
@@ -93,7 +93,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect_saying([&args.url], &args.who, global, true)?.client;
+    let client = connect_saying([&args.url], &args.credentials, global, true)?.client;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;
@@ -101,7 +101,7 @@ pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let (client, parents) = (&client, args.parents);
     for_each(&args.urls, global, |url| async move {
         gridlane_client::make_directory(client, &url, parents).await?;
@@ -111,7 +111,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode>
 }
 
 pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let Some((to, from)) = args.urls.split_last() else { return Ok(ExitCode::SUCCESS) };
     let target = parse(to)?;
     if from.len() > 1 && !target.is_directory_form() {
@@ -127,7 +127,7 @@ pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let (client, recursive) = (&client, args.recursive);
     for_each(&args.urls, global, |url| async move {
         match recursive {
@@ -141,7 +141,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
 
 /// The room as a table.
 pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     if !global.json {
         print(format!("{:>12} {:>12} {:>5}  {}\n", "used", "available", "use", "URL").as_bytes())?;
     }
@@ -200,7 +200,7 @@ async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect([&args.url], &args.who, global)?.client;
+    let client = connect([&args.url], &args.credentials, global)?.client;
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {

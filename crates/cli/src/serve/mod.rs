@@ -144,7 +144,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
 }
 
 /// The rules and issuers of a configuration file.
-pub(crate) struct WhoMay {
+pub(crate) struct ConfiguredRules {
     /// The rules.
     pub(crate) policy: Policy,
     /// The issuers whose tokens count.
@@ -155,7 +155,7 @@ pub(crate) struct WhoMay {
     read_only: Vec<ResourcePath>,
 }
 
-impl WhoMay {
+impl ConfiguredRules {
     /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
@@ -173,7 +173,7 @@ impl WhoMay {
 }
 
 /// The rules of a configuration file; `directory` is what is served where the file names nothing.
-pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
+pub(crate) fn configured_rules(global: &Global, directory: Option<&Path>) -> Result<ConfiguredRules> {
     // The file also has the options of the command.
     let parsed = config::command_with_file()?
         .try_get_matches_from(["gridlane", "serve"])
@@ -182,7 +182,7 @@ pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMa
     let allow_write = matches!(&parsed.command, Command::Serve(args) if args.allow_write);
     let tables = settings::tables_of_file(global, directory, allow_write)?;
     let read_only = tables.plans.iter().filter(|plan| !plan.allow_write);
-    Ok(WhoMay {
+    Ok(ConfiguredRules {
         policy: tables.policy(),
         read_only: read_only.map(|plan| plan.path.clone()).collect(),
         gridmap: auth::gridmap_of(&tables.auth)?.0,
