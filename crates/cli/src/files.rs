@@ -11,7 +11,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
 use crate::connect::{connect, connect_saying};
-use crate::output::{Output, print, print_line, printable, write};
+use crate::output::{FailedEvent, Output, print, print_line, printable, write};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
@@ -38,7 +38,7 @@ impl WalkObserver for List<'_> {
     }
 
     fn failed(&mut self, error: &Error) {
-        Output::new(self.global).failed("error", error, false);
+        Output::new(self.global).failed(FailedEvent::Command, error, false);
     }
 }
 
@@ -189,7 +189,7 @@ async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
             Ok(_) => {}
             Err(error) if urls.len() == 1 => return Err(error),
             Err(error) => {
-                output.failed("error", &error, false);
+                output.failed(FailedEvent::Command, &error, false);
                 failures.push(error);
             }
         }
