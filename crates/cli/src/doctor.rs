@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use gridlane_client::credentials::ThisMachine;
 use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine, failure};
 use gridlane_client::events::AnswerLine;
-use gridlane_core::Result;
+use gridlane_core::{Error, Result};
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{print_line, to_stdout};
+use crate::output::{exit_code, print_line, to_stdout};
 use crate::words::{self, CommandLine};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> 
         show(&url.to_string(), &findings, global);
         all.extend(findings);
     }
-    Ok(failure(&all).map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
+    Ok(exit_code(failure(&all).map(Error::kind)))
 }
 
 fn show(of: &str, findings: &[Finding], global: &Global) {

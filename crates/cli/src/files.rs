@@ -11,17 +11,15 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
 use crate::connect::{connect, connect_saying};
-use crate::output::{FailedEvent, Output, print, print_line, printable, write};
+use crate::output::{FailedEvent, Output, exit_code, print, print_line, printable, write};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let lister = Lister::new(connect([&args.url], &args.credentials, global)?.client);
     // People get names in order.
     let how = Walk { is_recursive: args.recursive, is_sorted: !global.json };
-    Ok(match walk(&lister, &url, how, &mut List { args, global }).await? {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
-    })
+    let failures = walk(&lister, &url, how, &mut List { args, global }).await?;
+    Ok(exit_code((failures > 0).then_some(ErrorKind::Partial)))
 }
 
 /// Prints what `ls` finds.
@@ -194,8 +192,7 @@ async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
             }
         }
     }
-    let kind = failure_of(&failures, urls.len());
-    Ok(kind.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code())))
+    Ok(exit_code(failure_of(&failures, urls.len())))
 }
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {

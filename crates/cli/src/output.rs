@@ -155,6 +155,11 @@ pub(crate) fn printable(name: &[u8]) -> String {
     text::printable(&String::from_utf8_lossy(name))
 }
 
+/// The exit code of a command that failed in this way, or did not.
+pub(crate) fn exit_code(failure: Option<ErrorKind>) -> ExitCode {
+    failure.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code()))
+}
+
 /// The fields of an error in JSON.
 pub(crate) fn error_value(error: &Error) -> Value {
     json!(Failure::new(error, &CommandLine))

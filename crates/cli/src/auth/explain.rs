@@ -16,7 +16,7 @@ use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{print_event, to_stdout};
+use crate::output::{exit_code, print_event, to_stdout};
 use crate::pki::usage;
 use crate::serve::{self, ConfiguredRules};
 
@@ -135,7 +135,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
     };
     // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
-    Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
+    Ok(exit_code((!is_granted).then_some(ErrorKind::Denied)))
 }
 
 fn asked(args: &ExplainArgs, issuers: &[Issuer], gridmap: &GridMap) -> Result<Question> {
