@@ -68,15 +68,11 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
         print_line(&mut out, &AnswerLine::Entry(EntryLine::new(entry, found.etag.as_deref())));
         return print(&out);
     }
-    let kind = match entry.kind {
-        EntryKind::File => "file",
-        EntryKind::Directory => "directory",
-    };
     let mut line = |name: &str, text: String| {
         out.extend_from_slice(format!("{name:<9} {text}\n").as_bytes());
     };
     line("name:", url.to_string());
-    line("kind:", kind.into());
+    line("kind:", entry.kind.name().into());
     if let Some(bytes) = entry.size_bytes {
         line("size:", format!("{bytes} ({})", gridlane_core::units::format_bytes(bytes)));
     }
