@@ -582,8 +582,6 @@ pub const SOURCES_LOOKED_AT_MAX: usize = 8;
 /// Failures of a tree's files one after the other that would strike any other file too (a host that cannot be
 /// reached, no space left): a million of them are of no use, and each may take as long as patience allows.
 pub const TREE_FAILURES_ALIKE_MAX: u32 = 50;
-/// Endpoints whose way of listing is remembered.
-pub const LISTING_ENDPOINTS_MAX: usize = 1024;
 /// Bytes of one glob pattern.
 pub const GLOB_BYTES_MAX: usize = 4096;
 
