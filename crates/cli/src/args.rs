@@ -223,7 +223,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Links::Skip, env = "GRIDLANE_LINKS")]
     pub(crate) links: Links,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 impl CpArgs {
@@ -370,7 +370,7 @@ pub(crate) struct UrlArgs {
     #[arg(add = remote())]
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Make directories.
@@ -385,7 +385,7 @@ pub(crate) struct MkdirArgs {
     #[arg(short, long, env = "GRIDLANE_PARENTS", value_parser = FalseyValueParser::new())]
     pub(crate) parents: bool,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Give files or directories another name on the same server.
@@ -401,7 +401,7 @@ pub(crate) struct MvArgs {
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Remove files, or trees with --recursive.
@@ -416,7 +416,7 @@ pub(crate) struct RmArgs {
     #[arg(short, long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Show used and available space.
@@ -429,7 +429,7 @@ pub(crate) struct DfArgs {
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Find out what works here, and with the servers of URLs.
@@ -443,7 +443,7 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -516,7 +516,7 @@ pub(crate) struct LsArgs {
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// Show a file's checksum: the server's if it tells, else computed from the bytes.
@@ -529,7 +529,7 @@ pub(crate) struct ChecksumArgs {
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {

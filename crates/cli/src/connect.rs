@@ -12,23 +12,24 @@ use crate::output::{Output, tell};
 /// error; one that would not is of no interest.
 pub(crate) fn connect<'a>(
     typed: impl IntoIterator<Item = &'a String>,
-    who: &CredentialArgs,
+    credentials: &CredentialArgs,
     global: &Global,
 ) -> Result<Session> {
-    connect_saying(typed, who, global, false)
+    connect_saying(typed, credentials, global, false)
 }
 
 /// The same where warnings may not go to standard output, as bytes of a file do.
 pub(crate) fn connect_saying<'a>(
     typed: impl IntoIterator<Item = &'a String>,
-    who: &CredentialArgs,
+    credentials: &CredentialArgs,
     global: &Global,
     data_on_stdout: bool,
 ) -> Result<Session> {
     let urls = urls(typed);
     let output = Output::new(global);
     unsent(&urls).iter().for_each(|warning| output.warning(warning, data_on_stdout));
-    let session = session(&urls, &who.wanted(), global.trust(), who.forward_credentials_to.clone())?;
+    let session =
+        session(&urls, &credentials.wanted(), global.trust(), credentials.forward_credentials_to.clone())?;
     session.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
     if output.verbose {
         for name in &session.shown {
@@ -45,8 +46,17 @@ pub(crate) fn connect_quietly(url: &Url, trust: gridlane_net::tls::Trust) -> Cli
 }
 
 /// The client of `doctor`, which tells of the credentials by itself and goes on without when something is wrong with them.
-pub(crate) fn for_doctor(typed: &[String], who: &CredentialArgs, trust: &gridlane_net::tls::Trust) -> Client {
-    quiet_session(&urls(typed), &who.wanted(), trust.clone(), who.forward_credentials_to.clone())
+pub(crate) fn for_doctor(
+    typed: &[String],
+    credentials: &CredentialArgs,
+    trust: &gridlane_net::tls::Trust,
+) -> Client {
+    quiet_session(
+        &urls(typed),
+        &credentials.wanted(),
+        trust.clone(),
+        credentials.forward_credentials_to.clone(),
+    )
 }
 
 /// The URLs of what was typed: an error of the rest is told where it is used.

@@ -19,13 +19,14 @@ use crate::args::{CpArgs, Global, Preserve};
 use crate::connect::connect_saying;
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::Output;
+use crate::output::{Output, exit_code};
 use crate::progress::Screen;
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;
     let typed = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
-    let Session { client, lasting, .. } = connect_saying(typed, &args.who, global, args.paths.target == "-")?;
+    let Session { client, lasting, .. } =
+        connect_saying(typed, &args.credentials, global, args.paths.target == "-")?;
     let client = gridlane_client::patient(client, &options(args));
     let lister = Lister::new(client.clone());
     let is_many = args.paths.source.len() > 1 || args.files_from.is_some();
@@ -115,11 +116,7 @@ async fn one(args: &CpArgs, client: Client, lasting: Option<Lasting>, output: &O
         true => copies.run(&mut JsonEvents::new(args.paths.target == "-", output), stop).await?,
         false => copies.run(&mut Screen::new(args.progress, output), stop).await?,
     };
-    Ok(outcome.failure().map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code())))
-}
-
-fn code(error: Option<&Error>) -> ExitCode {
-    error.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code()))
+    Ok(exit_code(outcome.failure()))
 }
 
 /// The command that was typed, as a shell reads it back.

@@ -5,25 +5,25 @@ use std::process::ExitCode;
 use gridlane_client::credentials::ThisMachine;
 use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine, failure};
 use gridlane_client::events::AnswerLine;
-use gridlane_core::Result;
+use gridlane_core::{Error, Result};
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{print_line, to_stdout};
+use crate::output::{exit_code, print_line, to_stdout};
 use crate::words::{self, CommandLine};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
-    let mut all = examine_machine(&trust, &args.who.wanted(), &ThisMachine);
+    let mut all = examine_machine(&trust, &args.credentials.wanted(), &ThisMachine);
     show("this machine", &all, global);
-    let client = crate::connect::for_doctor(&args.urls, &args.who, &trust);
+    let client = crate::connect::for_doctor(&args.urls, &args.credentials, &trust);
     for text in &args.urls {
         let url = parse(text)?;
         let findings = examine_endpoint(&client, &url).await;
         show(&url.to_string(), &findings, global);
         all.extend(findings);
     }
-    Ok(failure(&all).map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
+    Ok(exit_code(failure(&all).map(Error::kind)))
 }
 
 fn show(of: &str, findings: &[Finding], global: &Global) {

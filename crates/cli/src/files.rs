@@ -11,17 +11,15 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
 use crate::connect::{connect, connect_saying};
-use crate::output::{Output, print, print_line, printable, write};
+use crate::output::{FailedEvent, Output, exit_code, print, print_line, printable, write};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
+    let lister = Lister::new(connect([&args.url], &args.credentials, global)?.client);
     // People get names in order.
     let how = Walk { is_recursive: args.recursive, is_sorted: !global.json };
-    Ok(match walk(&lister, &url, how, &mut List { args, global }).await? {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
-    })
+    let failures = walk(&lister, &url, how, &mut List { args, global }).await?;
+    Ok(exit_code((failures > 0).then_some(ErrorKind::Partial)))
 }
 
 /// Prints what `ls` finds.
@@ -38,7 +36,7 @@ impl WalkObserver for List<'_> {
     }
 
     fn failed(&mut self, error: &Error) {
-        Output::new(self.global).failed("error", error, false);
+        Output::new(self.global).failed(FailedEvent::Command, error, false);
     }
 }
 
@@ -62,7 +60,7 @@ fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
 
 pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect([&args.url], &args.who, global)?.client;
+    let client = connect([&args.url], &args.credentials, global)?.client;
     let found = gridlane_client::stat(&client, &url).await?;
     let entry = &found.entry;
     let mut out = Vec::new();
@@ -70,15 +68,11 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
         print_line(&mut out, &AnswerLine::Entry(EntryLine::new(entry, found.etag.as_deref())));
         return print(&out);
     }
-    let kind = match entry.kind {
-        EntryKind::File => "file",
-        EntryKind::Directory => "directory",
-    };
     let mut line = |name: &str, text: String| {
         out.extend_from_slice(format!("{name:<9} {text}\n").as_bytes());
     };
     line("name:", url.to_string());
-    line("kind:", kind.into());
+    line("kind:", entry.kind.name().into());
     if let Some(bytes) = entry.size_bytes {
         line("size:", format!("{bytes} ({})", gridlane_core::units::format_bytes(bytes)));
     }
@@ -93,7 +87,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect_saying([&args.url], &args.who, global, true)?.client;
+    let client = connect_saying([&args.url], &args.credentials, global, true)?.client;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;
@@ -101,7 +95,7 @@ pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let (client, parents) = (&client, args.parents);
     for_each(&args.urls, global, |url| async move {
         gridlane_client::make_directory(client, &url, parents).await?;
@@ -111,7 +105,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode>
 }
 
 pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let Some((to, from)) = args.urls.split_last() else { return Ok(ExitCode::SUCCESS) };
     let target = parse(to)?;
     if from.len() > 1 && !target.is_directory_form() {
@@ -127,7 +121,7 @@ pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     let (client, recursive) = (&client, args.recursive);
     for_each(&args.urls, global, |url| async move {
         match recursive {
@@ -141,7 +135,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
 
 /// The room as a table.
 pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
-    let client = connect(&args.urls, &args.who, global)?.client;
+    let client = connect(&args.urls, &args.credentials, global)?.client;
     if !global.json {
         print(format!("{:>12} {:>12} {:>5}  {}\n", "used", "available", "use", "URL").as_bytes())?;
     }
@@ -189,18 +183,17 @@ async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
             Ok(_) => {}
             Err(error) if urls.len() == 1 => return Err(error),
             Err(error) => {
-                output.failed("error", &error, false);
+                output.failed(FailedEvent::Command, &error, false);
                 failures.push(error);
             }
         }
     }
-    let kind = failure_of(&failures, urls.len());
-    Ok(kind.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code())))
+    Ok(exit_code(failure_of(&failures, urls.len())))
 }
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect([&args.url], &args.who, global)?.client;
+    let client = connect([&args.url], &args.credentials, global)?.client;
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {

@@ -21,7 +21,6 @@ mod progress;
 mod serve;
 mod threads;
 mod wan;
-
 mod words;
 
 use std::process::ExitCode;
@@ -33,7 +32,7 @@ use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result};
 
 use crate::args::{Cli, Command, Global};
-use crate::output::{Output, tell, to_stderr};
+use crate::output::{FailedEvent, Output, tell, to_stderr};
 
 /// Time for which a server's thread for work that blocks is kept without work: for good.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -45,7 +44,10 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let output = Output::new(&cli.global);
-    let failed_event = if matches!(cli.command, Command::Cp(_)) { "file.failed" } else { "error" };
+    let failed_event = match cli.command {
+        Command::Cp(_) => FailedEvent::Copy,
+        _ => FailedEvent::Command,
+    };
     // The bytes of a file are on standard output: nothing else may be.
     let data_on_stdout = match &cli.command {
         Command::Cat(_) => true,
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     };
     if let Some(outcome) = without_runtime {
         return outcome.unwrap_or_else(|error| {
-            output.failed("error", &error, false);
+            output.failed(FailedEvent::Command, &error, false);
             ExitCode::from(error.kind().exit_code())
         });
     }

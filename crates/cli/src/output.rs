@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
-use gridlane_client::events::{CopyLine, EVENTS_VERSION, Failure, Line, WarningLine};
+use gridlane_client::events::{AnswerLine, CopyLine, EVENTS_VERSION, Failure, Line, WarningLine};
 use gridlane_core::text::{self, printable_json, printable_lines};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use serde::Serialize;
@@ -44,6 +44,15 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
 }
 
+/// The event by which a command tells that it failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FailedEvent {
+    /// `file.failed`, of a copy.
+    Copy,
+    /// `error`, of all others.
+    Command,
+}
+
 impl Output {
     pub(crate) fn new(global: &Global) -> Output {
         Output { json: global.json, quiet: global.quiet, verbose: global.verbose }
@@ -65,13 +74,19 @@ impl Output {
         }
     }
 
-    /// An error that ends the command and that was not told yet.
-    pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
-        let fields = || json!({ "error": error_value(error) });
-        match self.json {
-            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields()),
-            true => print_event(&mut std::io::stdout().lock(), event, fields()),
-            false => self.error(error),
+    /// An error that ends the command, or one of the things that it does, and that was not told yet.
+    pub(crate) fn failed(&self, event: FailedEvent, error: &Error, data_on_stdout: bool) {
+        if !self.json {
+            return self.error(error);
+        }
+        let error = Failure::new(error, &CommandLine);
+        let print = |to: &mut dyn Write| match event {
+            FailedEvent::Copy => print_line(to, &CopyLine::Failed { target: None, error }),
+            FailedEvent::Command => print_line(to, &AnswerLine::Error { error }),
+        };
+        match data_on_stdout {
+            true => print(&mut std::io::stderr().lock()),
+            false => print(&mut std::io::stdout().lock()),
         }
     }
 }
@@ -138,6 +153,11 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
 /// A name as it may be shown, on one line.
 pub(crate) fn printable(name: &[u8]) -> String {
     text::printable(&String::from_utf8_lossy(name))
+}
+
+/// The exit code of a command that failed in this way, or did not.
+pub(crate) fn exit_code(failure: Option<ErrorKind>) -> ExitCode {
+    failure.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code()))
 }
 
 /// The fields of an error in JSON.

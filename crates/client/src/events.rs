@@ -12,7 +12,9 @@ mod copy;
 mod tree;
 
 pub use answer::{AnswerLine, EntryLine};
-pub use common::{EVENTS_VERSION, Failure, Line, PlainWords, Said, Verification, Votes, WarningLine, Words};
+pub use common::{
+    EVENTS_VERSION, Failure, Line, NoteAbout, PlainWords, Said, Verification, Votes, WarningLine, Words,
+};
 pub use copy::{CopyLine, CopyLines, SourceLine, SourceProgress, Summary};
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};
 

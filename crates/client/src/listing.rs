@@ -7,20 +7,18 @@
 //!
 //! Names come from a peer: what reaches the caller is a single name of a file, never a path.
 
-use std::collections::HashMap;
 use std::fs::{self, ReadDir};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_core::limits::{DIRECTORY_ENTRIES_MAX, LISTING_BATCH, LISTING_BYTES_MAX, LISTING_ENDPOINTS_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::limits::{DIRECTORY_ENTRIES_MAX, LISTING_BATCH, LISTING_BYTES_MAX};
+use gridlane_core::{Endpoint, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
-use gridlane_peer::Client;
 use gridlane_peer::http::{Exchange, Request, status_error};
+use gridlane_peer::{Client, Memory};
 
 use crate::item::{Item, OddKind};
 use crate::root;
@@ -33,7 +31,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct Lister {
     client: Client,
     /// Endpoints that do not know PROPFIND.
-    without_dav: Arc<Mutex<HashMap<String, ()>>>,
+    without_dav: Memory<Endpoint, bool>,
 }
 
 /// A directory that is being listed.
@@ -55,7 +53,7 @@ enum From {
 impl Lister {
     /// A lister that asks with `client`.
     pub fn new(client: Client) -> Lister {
-        Lister { client, without_dav: Arc::default() }
+        Lister { client, without_dav: Memory::default() }
     }
 
     /// The client that it asks with.
@@ -117,8 +115,8 @@ impl Lister {
 
     /// Asks by WebDAV; `None` when the endpoint does not speak it.
     async fn propfind(&self, url: &Url, depth: &'static str) -> Result<Option<Exchange>> {
-        let endpoint = format!("{}://{}", url.scheme().name(), url.host_header());
-        if self.known().contains_key(&endpoint) {
+        let endpoint = url.endpoint();
+        if self.without_dav.of(&endpoint) {
             return Ok(None);
         }
         let wanted = [LiveProperty::ResourceType, LiveProperty::ContentLength, LiveProperty::LastModified];
@@ -132,11 +130,7 @@ impl Lister {
             207 => return Ok(Some(exchange)),
             // It does not know the method: by the book, or takes it for a bad request, or for a GET.
             400 | 405 | 501 | 200..=299 => {
-                let mut known = self.known();
-                if known.len() >= LISTING_ENDPOINTS_MAX {
-                    known.clear();
-                }
-                known.insert(endpoint, ());
+                self.without_dav.learn(&endpoint, |is_without| *is_without = true);
             }
             // Perhaps of this path only; GET has the last word.
             403 | 404 | 406 | 409 | 410 | 415 => {}
@@ -181,10 +175,6 @@ impl Lister {
                 _ => Err(error),
             },
         }
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, ()>> {
-        self.without_dav.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

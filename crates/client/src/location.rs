@@ -7,6 +7,7 @@ use gridlane_core::name::is_entry;
 use gridlane_core::{Result, Url};
 use gridlane_dav::path::encode_name;
 
+use crate::item::directory_form;
 use crate::tree_path::TreePath;
 
 /// The location of a tree's root or of a single file: on this machine or on a server.
@@ -86,10 +87,7 @@ impl Location {
 /// The query of the root may be what opens it (`?authz=`): everything below has it too.
 fn below(root: &Url, path: &TreePath, end: &str) -> Result<Url> {
     let query = &root.request_target()[root.encoded_path().len()..];
-    let base = match (root.is_directory_form(), root.encoded_path().rsplit('/').next()) {
-        (false, Some(name)) => root.join(&format!("./{name}/"))?,
-        _ => root.clone(),
-    };
+    let base = directory_form(root)?;
     let names: Vec<String> = path.names().map(encode_name).collect();
     let end = if names.is_empty() { "" } else { end };
     base.join(&format!("./{}{end}{query}", names.join("/")))

@@ -31,14 +31,14 @@ pub(crate) struct Destination {
 pub(crate) enum Goal {
     /// A regular file of this machine, visible when complete. Its directory is there when the copy begins.
     File(PathBuf),
-    /// What takes bytes in order: a pipe, a device, standard output.
+    /// A place that takes bytes in order: a pipe, a device, standard output.
     Stream(File),
     /// A file of a server.
     Upload(Url),
 }
 
 impl Goal {
-    /// What has this URL.
+    /// The place that has this URL.
     pub(crate) fn at(url: &Url) -> Goal {
         match url.to_path() {
             Some(path) => Goal::File(path),

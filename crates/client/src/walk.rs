@@ -12,7 +12,7 @@ use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 
 use crate::files::of_metadata;
-use crate::item::{Item, OddKind};
+use crate::item::{Item, OddKind, directory_form};
 use crate::listing::Lister;
 
 /// The manner of a walk through a directory.
@@ -131,14 +131,6 @@ async fn directory(
             inner.sort_by(|a, b| b.cmp(a));
             return Ok(Some(inner));
         }
-    }
-}
-
-/// A URL of a directory, with the slash at its end.
-fn directory_form(url: &Url) -> Result<Url> {
-    match url.file_name() {
-        None => Ok(url.clone()),
-        Some(name) => url.join(&format!("./{name}/")),
     }
 }
 

@@ -20,11 +20,12 @@ use std::path::PathBuf;
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 use gridlane_core::text::printable;
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::{Error, Result};
 use toml::de::DeTable;
 use toml::{Spanned, Table, Value};
 
 use crate::file;
+use crate::value::wrong;
 
 /// Tables at the top of a file that are none of a command's options: a daemon reads them by itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,10 +103,6 @@ fn with_table(
         }
     }
     Ok(command)
-}
-
-fn wrong(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message)
 }
 
 /// An option that may stand in a file.
@@ -186,9 +183,7 @@ fn values(option: &str, value: &Value) -> Result<Vec<String>> {
         Value::Array(items) => items.iter().map(one).collect(),
         value => one(value).map(|value| vec![value]),
     };
-    all.ok_or_else(|| {
-        Error::new(ErrorKind::Usage, format!("the value of {option:?} is no text, number or list"))
-    })
+    all.ok_or_else(|| wrong(format!("the value of {option:?} is no text, number or list")))
 }
 
 #[cfg(test)]

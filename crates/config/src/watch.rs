@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 1;
 const CHANGING_LOOKS_MAX: u32 = 20;
 
 /// Longest wait for a look at a directory that is served: where its file system is dead, nothing else is to be missed.
-const EXPORT_LOOK_MAX: Duration = Duration::from_secs(1);
+const SERVED_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Files and directories that are looked at, and their state at the last look.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Seen {
                 let place = place.to_owned();
                 let look = move || {
                     // A watch that has ended asks for no more.
-                    let _ = tell.send(print_of_export(&place));
+                    let _ = tell.send(print_of_served(&place));
                 };
                 if begin(Box::new(look)).is_err() {
                     return false;
@@ -65,7 +65,7 @@ impl Seen {
                 told
             }
         };
-        match looking.recv_timeout(EXPORT_LOOK_MAX) {
+        match looking.recv_timeout(SERVED_LOOK_MAX) {
             Ok(now) => std::mem::replace(&mut self.print, now) != now,
             Err(RecvTimeoutError::Timeout) => {
                 self.looking = Some(looking);
@@ -96,7 +96,7 @@ impl Watch {
         for place in places {
             let seen = before.remove(&place).unwrap_or_else(|| {
                 // They are opened now, which waits for them as well.
-                Seen { print: print_of_export(&place), looking: None }
+                Seen { print: print_of_served(&place), looking: None }
             });
             self.directories.insert(place, seen);
         }
@@ -133,7 +133,7 @@ impl Watch {
 }
 
 /// A number that is another one when another directory is there, by whatever way.
-fn print_of_export(place: &Path) -> u64 {
+fn print_of_served(place: &Path) -> u64 {
     let mut print = DefaultHasher::new();
     match fs::metadata(place) {
         // Numbers of what was removed are given again.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn without_a_thread_a_directory_is_looked_at_the_next_time() {
         let scratch = tempfile::tempdir().unwrap();
-        let mut seen = Seen { print: print_of_export(scratch.path()), looking: None };
+        let mut seen = Seen { print: print_of_served(scratch.path()), looking: None };
         let elsewhere = scratch.path().join("missing");
         assert!(!seen.look(&elsewhere, |_| Err(io::ErrorKind::WouldBlock.into())));
         let at_once = |look: Look| {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_another_directory() {
+    fn a_directory_that_is_served_is_another_one() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         fs::create_dir(at("data")).unwrap();

@@ -19,7 +19,7 @@ impl Backoff {
         Backoff { next: RECONNECT_PAUSE }
     }
 
-    /// How long to wait in front of the next attempt.
+    /// The pause in front of the next attempt.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(RECONNECT_PAUSE_MAX);

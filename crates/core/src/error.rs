@@ -112,7 +112,7 @@ pub enum Fault {
     Caller,
     /// This machine: its disk, memory, permissions.
     Local,
-    /// What lies between the two machines.
+    /// The network between the two machines.
     Network,
     /// The other side.
     Peer,

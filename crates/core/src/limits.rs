@@ -246,8 +246,8 @@ pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
 pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
-/// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that whoever
-/// guesses is waited for by one client in 256.
+/// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that a
+/// guesser is waited for by one client in 256.
 pub const PASSWORD_LANES: usize = 256;
 /// Time for which a request waits for its turn to have its password hashed.
 pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -331,7 +331,7 @@ pub const CONNECTIONS_MIN: usize = 4;
 
 /// Wrong passwords of one user from one address, before that address waits for this user's next one.
 pub const GUESSES_FREE_MAX: u32 = 5;
-/// Wrong passwords of all users from one address, before it waits for the next one of anybody: behind one address there
+/// Wrong passwords of all users from one address, before it waits for the next one of any user: behind one address there
 /// may be many people, and a guesser tries many names.
 pub const GUESSES_OF_ADDRESS_FREE_MAX: u32 = 50;
 /// Wrong passwords of one user from all addresses: beyond it each address has one guess instead of
@@ -456,8 +456,8 @@ pub const SMALL_AHEAD_MAX: usize = 256;
 /// Bytes of files that are asked for ahead on one connection to a near server: it always has something to do. Over a long path
 /// it is between a quarter of this and all of it, and more when the rate asks for it.
 pub const SMALL_AHEAD_BYTES_MIN: u64 = 1024 * 1024;
-/// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that who sends
-/// requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
+/// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that a client
+/// that sends requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 32 * 1024;
 /// Small files that are open: they are being written, or complete and not visible. A quarter of all descriptors where that is
 /// less.
@@ -584,8 +584,6 @@ pub const SOURCES_LOOKED_AT_MAX: usize = 8;
 /// Failures of a tree's files one after the other that would strike any other file too (a host that cannot be
 /// reached, no space left): a million of them are of no use, and each may take as long as patience allows.
 pub const TREE_FAILURES_ALIKE_MAX: u32 = 50;
-/// Endpoints whose way of listing is remembered.
-pub const LISTING_ENDPOINTS_MAX: usize = 1024;
 /// Bytes of one glob pattern.
 pub const GLOB_BYTES_MAX: usize = 4096;
 
@@ -731,7 +729,7 @@ pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// Without a request from a session that has a file open: as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
-/// Without a request from a session that has none open, and whose client has proved who it is: XRootD's clients keep a
+/// Without a request from a session that has none open, and whose client has proved its identity: XRootD's clients keep a
 /// connection to a server for 5 minutes, those to a redirector for 20. Of other clients such a session ends like an
 /// idle connection of HTTP, after [`IDLE_MAX`]: clients make another one when they need it.
 pub const ROOT_IDLE_PROVED_MAX: Duration = Duration::from_secs(1200);
@@ -874,5 +872,6 @@ pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
 pub const CHAIN_SIGNATURES_MAX: usize = 48;
 /// Bytes of a serial number (RFC 5280, 4.1.2.2).
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
-/// Extensions of a certificate: each is compared with all before it, and anybody can make a certificate. Real ones have ten.
+/// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have
+/// ten.
 pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;

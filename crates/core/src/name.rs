@@ -101,7 +101,7 @@ pub fn judge_chosen(name: &str) -> Result<(), NameFault> {
 /// `.gridlane-…`, and `.NAME.gridlane-…` ([`PART_END`], [`JOURNAL_END`]).
 ///
 /// In any case: vfat, SMB and ext4 with casefold do not tell them apart. With dots and spaces at its end,
-/// which vfat leaves off. As vfat's short name of it. With characters that nobody sees, which ext4 with
+/// which vfat leaves off. As vfat's short name of it. With characters that are not shown, which ext4 with
 /// casefold and HFS+ leave out.
 pub fn is_own(name: &[u8]) -> bool {
     if name.is_ascii() {

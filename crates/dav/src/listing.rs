@@ -20,6 +20,16 @@ pub enum EntryKind {
     File,
 }
 
+impl EntryKind {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EntryKind::Directory => "directory",
+            EntryKind::File => "file",
+        }
+    }
+}
+
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -169,7 +169,7 @@ fn ask(server: &str, config: &Arc<ClientConfig>, done: &Done, count: u64, reques
     Ok(())
 }
 
-/// How long an answer is, once its head is there.
+/// The length of an answer, once its head is there.
 fn length(answer: &[u8]) -> Option<usize> {
     let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&answer[..head]).ok()?.to_ascii_lowercase();

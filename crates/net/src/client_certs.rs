@@ -1,9 +1,8 @@
 //! Certificates of clients: asked for, never demanded, and not judged here.
 //!
 //! A client that fails the handshake learns an alert's number at best. So any chain of a bounded size is taken, and
-//! code that knows the trusted authorities judges it afterwards, where the reason of a refusal can be told in words.
-//! What the
-//! handshake proves is that the client has the key of the first certificate: without that nothing in it means anything.
+//! code that knows the trusted authorities judges it afterwards, where the reason of a refusal can be told in words. What
+//! the handshake proves is that the client has the key of the first certificate: without that nothing in it means anything.
 //!
 //! rustls' own way to that key reads the whole certificate by webpki's rules, which know no proxies (RFC 3820): their
 //! extension is critical, and unknown there. So key and signature are looked at by `gridlane_auth`, which judges the chain

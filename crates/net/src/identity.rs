@@ -39,7 +39,7 @@ impl Identity {
         self.0.as_ref().map(|known| known.id).unwrap_or_default()
     }
 
-    /// Whether it is that of connections on which nothing of a user is shown.
+    /// True if it is that of connections on which nothing of a user is shown.
     pub fn is_anonymous(&self) -> bool {
         self.0.is_none()
     }

@@ -7,8 +7,8 @@
 //! gathers in the kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
-//! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a server that
-//! does not answer as it should.
+//! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a
+//! server that does not answer as it should.
 //!
 //! It knows no HTTP, keeps no pool and retries nothing.
 
@@ -41,6 +41,5 @@ pub use dial::{Dialer, Dialled, Reached, Route};
 pub use framing::RecordEnds;
 pub use identity::{Identity, IdentityId};
 pub use proxy::{Proxies, Proxy, ProxyKind};
-
 pub use speech::Speech;
 pub use stream::Stream;

@@ -2,8 +2,9 @@
 //!
 //! No socket here: [`Stream`](crate::Stream) moves the bytes. rustls shakes hands, through its unbuffered interface: the
 //! other one reads in steps of 4 KiB and copies twice, which costs three times the CPU on receive. As soon as a handshake
-//! of TLS 1.3 is over `records` takes over, unless [`RecordLayer`](crate::tls::RecordLayer) says otherwise. Until then rustls is shown a record at a time: what it had
-//! decrypted, or had to answer, behind the end of the handshake would be lost with it. With TLS 1.2 rustls goes on.
+//! of TLS 1.3 is over `records` takes over, unless [`RecordLayer`](crate::tls::RecordLayer) says otherwise. Until then
+//! rustls is shown a record at a time: what it had decrypted, or had to answer, behind the end of the handshake would be
+//! lost with it. With TLS 1.2 rustls goes on.
 //!
 //! Bulk data comes straight into its reader's buffer and is decrypted there ([`Session::room_in`]). What is small comes
 //! into a buffer of the session, which keeps a partial record in front of a page boundary, so that the kernel always

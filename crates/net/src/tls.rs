@@ -122,8 +122,8 @@ pub(crate) fn client_config_of(
     Arc::new(config)
 }
 
-/// Algorithms of TLS. AES-128 comes first: nothing that breaks it is known, and with ten rounds in place of fourteen bulk data costs
-/// less.
+/// Algorithms of TLS. AES-128 comes first: nothing that breaks it is known, and with ten rounds in place of fourteen bulk
+/// data costs less.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {

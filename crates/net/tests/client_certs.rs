@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+#[macro_use]
+mod support;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -56,25 +59,6 @@ impl ServerCertVerifier for Anyone {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         ring::default_provider().signature_verification_algorithms.supported_schemes()
     }
-}
-
-/// Tests that run with a server's records of our own, and again with those of rustls.
-macro_rules! with_both {
-    ($($name:ident)*) => {
-        mod own_records {
-            $(#[tokio::test]
-            async fn $name() {
-                super::$name(super::RecordLayer::Own).await;
-            })*
-        }
-
-        mod rustls_alone {
-            $(#[tokio::test]
-            async fn $name() {
-                super::$name(super::RecordLayer::Rustls).await;
-            })*
-        }
-    };
 }
 
 with_both! {

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+#[macro_use]
+mod support;
+
 use std::io::{ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,25 +19,6 @@ use gridlane_net::{Acceptor, Dialer, Stream, listen};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-/// Tests that run with records of our own, and again with those of rustls.
-macro_rules! with_both {
-    ($($name:ident)*) => {
-        mod own_records {
-            $(#[tokio::test]
-            async fn $name() {
-                super::$name(super::RecordLayer::Own).await;
-            })*
-        }
-
-        mod rustls_alone {
-            $(#[tokio::test]
-            async fn $name() {
-                super::$name(super::RecordLayer::Rustls).await;
-            })*
-        }
-    };
-}
 
 with_both! {
     encrypted_bytes_arrive

@@ -37,7 +37,6 @@ mod credentials;
 pub mod descriptors;
 pub mod http;
 mod memory;
-
 pub mod paths;
 pub mod patience;
 mod pool;

@@ -8,8 +8,8 @@
 //! root_load HOST:PORT PATH dirlist COUNT           with what is known of each entry
 //! ```
 //!
-//! Answers are counted and thrown away. It looks at no checksum, so that its own cost is small and the same whoever
-//! answers.
+//! Answers are counted and thrown away. It looks at no checksum, so that its own cost is small and the same whatever
+//! server answers.
 
 use std::error::Error;
 use std::io::{self, BufReader, Read as _, Write as _};

@@ -542,6 +542,8 @@ fn meet(settings: &Settings, is_client: bool) -> (Session, Peer) {
             break;
         }
     }
+    // Else rustls would be compared with itself.
+    assert_eq!(session.has_own_records(), settings.client.enable_secret_extraction);
     let (secrets, keys) = match connection {
         Connection::Client(conn) => match conn.dangerous_into_kernel_connection() {
             Ok((secrets, keys)) => (secrets, Keys::Client(keys)),

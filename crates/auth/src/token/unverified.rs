@@ -31,7 +31,7 @@ impl<'a> Unverified<'a> {
     /// Takes a token apart, in compact form.
     ///
     /// # Errors
-    /// What is wrong with it as a text; [`Cause::Untrusted`] when its issuer is none of `issuers`.
+    /// A fault of the text; [`Cause::Untrusted`] when its issuer is none of `issuers`.
     pub fn read(token: &'a str, issuers: &'a [Issuer]) -> Result<Unverified<'a>, Refusal> {
         if token.len() > limits::TOKEN_BYTES_MAX {
             let message = format!("the token has more than {} bytes", limits::TOKEN_BYTES_MAX);
@@ -74,7 +74,7 @@ impl<'a> Unverified<'a> {
     /// The bearer, and the rights that it grants. The signature comes first: a forger learns nothing else.
     ///
     /// # Errors
-    /// As [`verify`](super::verify).
+    /// Those of [`verify`](super::verify).
     pub fn verify(&self, keys: &KeySet, audiences: &[String], now_s: i64) -> Result<TokenIdentity, Refusal> {
         let key = keys.find(self.key_id.as_deref(), self.algorithm)?;
         if !key.verifies(self.algorithm, self.signed, &self.signature) {

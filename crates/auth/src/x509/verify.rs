@@ -96,7 +96,7 @@ pub fn verify(chain: &[impl AsRef<[u8]>], trust: &Trust, now_s: i64) -> Result<V
 /// do.
 ///
 /// # Errors
-/// As [`verify`].
+/// Those of [`verify`].
 pub fn verify_for(
     purpose: Purpose,
     chain: &[impl AsRef<[u8]>],

@@ -11,13 +11,14 @@ use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
 use gridlane_auth::{Asker, Capability, Fqan, Identity, Operation};
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{print_event, to_stdout};
-use crate::serve::{self, WhoMay};
+use crate::output::{exit_code, print_event, to_stdout};
+use crate::pki::usage;
+use crate::serve::{self, ConfiguredRules};
 
 /// Print the rule of a server's configuration that decides, and why the others do not apply.
 ///
@@ -119,22 +120,22 @@ struct Question {
 
 /// Exits with 0 if it may be done, with 4 if not.
 pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
-    let who_may = serve::who_may(global, args.directory.as_deref())?;
+    let rules = serve::configured_rules(global, args.directory.as_deref())?;
     let question = match args.log_line {
         true => logged(&read_line()?)?,
-        false => asked(args, &who_may.issuers, &who_may.gridmap)?,
+        false => asked(args, &rules.issuers, &rules.gridmap)?,
     };
     let (is_granted, text) = match global.json {
         true => {
-            let (is_granted, fields) = event(&who_may, &question);
+            let (is_granted, fields) = event(&rules, &question);
             print_event(&mut std::io::stdout().lock(), "decision", fields);
             (is_granted, String::new())
         }
-        false => told(&who_may, &question),
+        false => told(&rules, &question),
     };
     // A closed output changes nothing.
     to_stdout(format_args!("{text}"));
-    Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
+    Ok(exit_code((!is_granted).then_some(ErrorKind::Denied)))
 }
 
 fn asked(args: &ExplainArgs, issuers: &[Issuer], gridmap: &GridMap) -> Result<Question> {
@@ -242,10 +243,9 @@ fn shown(identity: &Identity) -> String {
     }
 }
 
-fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
-    let (policy, Question { identity, address, operation, path, decided, said }) =
-        (&who_may.policy, question);
-    let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
+fn told(rules: &ConfiguredRules, question: &Question) -> (bool, String) {
+    let (policy, Question { identity, address, operation, path, decided, said }) = (&rules.policy, question);
+    let (is_granted, decision) = rules.decide(Asker { identity, address: *address }, *operation, path);
     let mut text =
         format!("client:  {}, from {address}\nrequest: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
@@ -276,11 +276,10 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
     (is_granted, text)
 }
 
-fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
-    let (policy, Question { identity, address, operation, path, decided, said }) =
-        (&who_may.policy, question);
+fn event(rules: &ConfiguredRules, question: &Question) -> (bool, Value) {
+    let (policy, Question { identity, address, operation, path, decided, said }) = (&rules.policy, question);
     let asker = Asker { identity, address: *address };
-    let (is_granted, decision) = who_may.decide(asker, *operation, path);
+    let (is_granted, decision) = rules.decide(asker, *operation, path);
     let verdicts = verdicts(policy, question);
     let rules: Vec<Value> = verdicts
         .iter()
@@ -296,10 +295,6 @@ fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
         "identity": identity, "address": address, "operation": operation.verb(), "path": path.to_string(), "rules": rules,
     });
     (is_granted, fields)
-}
-
-fn usage(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
 #[cfg(test)]

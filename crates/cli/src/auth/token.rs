@@ -66,12 +66,12 @@ pub(crate) struct TokenArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) who: CredentialArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
 pub(crate) fn run(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
     match (&args.show, &args.url) {
-        (Some(from), _) => show::run(from.as_deref(), &args.who, global),
+        (Some(from), _) => show::run(from.as_deref(), &args.credentials, global),
         (None, Some(url)) => ask(url, args, global),
         (None, None) => give_less(args, global),
     }
@@ -128,7 +128,7 @@ fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
     if url.scheme() != Scheme::Https {
         return Err(usage("a macaroon is a secret: it is asked for over https".into()).endpoint(&url));
     }
-    let session = connect([typed], &args.who, global)?;
+    let session = connect([typed], &args.credentials, global)?;
     let runtime = crate::threads::runtime(1)?;
     let given = runtime.block_on(request(&session.client, &url, args));
     // A name service that does not answer must not keep the process.

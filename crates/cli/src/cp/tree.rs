@@ -12,7 +12,7 @@ use super::{command_line, current_dir, existing, options, stop_signal};
 use crate::args::{CpArgs, Links, Preserve};
 use crate::events::TreeJson;
 use crate::files::parse;
-use crate::output::{Output, tell, to_stderr};
+use crate::output::{Output, exit_code, tell, to_stderr};
 use crate::progress::tree::{TreeScreen, tree_summary_text};
 
 pub(super) async fn run(
@@ -79,7 +79,7 @@ pub(super) async fn run(
         let report = copy_tree(spec, lister, &mut events, stop).await;
         let outcome = report.outcome();
         events.end(&report, args.dry_run, outcome.as_ref().err());
-        return Ok(super::code(outcome.err().as_ref()));
+        return Ok(exit_code(outcome.err().as_ref().map(Error::kind)));
     }
     let mut screen = TreeScreen::new(&target_name, args.progress, output);
     let report = copy_tree(spec, lister, &mut screen, stop).await;
@@ -104,7 +104,7 @@ fn end(report: &TreeReport, hint: &str, args: &CpArgs, output: &Output) -> ExitC
     if is_worth_it && !args.dry_run {
         tell!("gridlane: this continues with what is missing: {hint}");
     }
-    super::code(Some(&error))
+    exit_code(Some(error.kind()))
 }
 
 /// The command that goes on where this one ended.

@@ -25,7 +25,7 @@ use super::room::Room;
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use crate::args::{Global, ServeArgs};
-use crate::output::{print_event, show};
+use crate::output::{exit_code, print_event, show};
 use crate::words;
 
 /// A certificate that expires sooner is worth a warning.
@@ -75,7 +75,7 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     }
     found.descriptors(args);
     found.print(global.json);
-    if found.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Usage.exit_code()) }
+    exit_code((!found.errors.is_empty()).then_some(ErrorKind::Usage))
 }
 
 /// No export may lie in another one.

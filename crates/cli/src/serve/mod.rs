@@ -18,9 +18,10 @@ use clap::FromArgMatches as _;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::{Asker, Grants, Operation, Policy};
+use gridlane_config::value::wrong;
 use gridlane_config::{Cause, Generations, Source, Watch, notify};
 use gridlane_core::units::format_bytes;
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_dav::ResourcePath;
 use gridlane_server::{Control, Server, Settings};
 use rustix::process::Signal;
@@ -143,7 +144,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
 }
 
 /// The rules and issuers of a configuration file.
-pub(crate) struct WhoMay {
+pub(crate) struct ConfiguredRules {
     /// The rules.
     pub(crate) policy: Policy,
     /// The issuers whose tokens count.
@@ -154,7 +155,7 @@ pub(crate) struct WhoMay {
     read_only: Vec<ResourcePath>,
 }
 
-impl WhoMay {
+impl ConfiguredRules {
     /// The server's decision: whether it may be done, and by which rule, or why not.
     pub(crate) fn decide(
         &self,
@@ -172,25 +173,21 @@ impl WhoMay {
 }
 
 /// The rules of a configuration file; `directory` is what is served where the file names nothing.
-pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
+pub(crate) fn configured_rules(global: &Global, directory: Option<&Path>) -> Result<ConfiguredRules> {
     // The file also has the options of the command.
     let parsed = config::command_with_file()?
         .try_get_matches_from(["gridlane", "serve"])
         .and_then(|matches| Cli::from_arg_matches(&matches))
-        .map_err(|error| usage(error.render().to_string().trim_end().to_owned()))?;
+        .map_err(|error| wrong(error.render().to_string().trim_end().to_owned()))?;
     let allow_write = matches!(&parsed.command, Command::Serve(args) if args.allow_write);
     let tables = settings::tables_of_file(global, directory, allow_write)?;
     let read_only = tables.plans.iter().filter(|plan| !plan.allow_write);
-    Ok(WhoMay {
+    Ok(ConfiguredRules {
         policy: tables.policy(),
         read_only: read_only.map(|plan| plan.path.clone()).collect(),
         gridmap: auth::gridmap_of(&tables.auth)?.0,
         issuers: tables.auth.issuers,
     })
-}
-
-fn usage(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
 /// The files and directories whose change is a reason to read everything again.
@@ -266,10 +263,10 @@ fn read_again() -> Result<(ServeArgs, Global)> {
     let parsed = config::command_with_file()?
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches))
-        .map_err(|error| usage(error.render().to_string().trim_end().to_owned()))?;
+        .map_err(|error| wrong(error.render().to_string().trim_end().to_owned()))?;
     match parsed.command {
         Command::Serve(args) => Ok((args, parsed.global)),
-        _ => Err(usage("the command is another one now".to_owned())),
+        _ => Err(wrong("the command is another one now")),
     }
 }
 

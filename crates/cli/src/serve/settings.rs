@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
+use gridlane_config::value::wrong;
+use gridlane_core::{Error, Network, Result, limits};
 use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::{TrustedProxies, tls};
 use gridlane_server::{Export, Settings, StorageSettings};
@@ -79,9 +80,9 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
                 "{} is named on the command line, and the configuration file has [[export]] tables",
                 directory.display()
             );
-            Err(usage(what).hint("name all directories in one of the two"))
+            Err(wrong(what).hint("name all directories in one of the two"))
         }
-        (None, true) => Err(usage("there is nothing to serve".to_owned())
+        (None, true) => Err(wrong("there is nothing to serve")
             .hint("name a directory, or a file with [[export]] tables by --config")),
     }
 }
@@ -103,7 +104,7 @@ pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_wr
     match (directory, tables.plans.is_empty()) {
         (Some(directory), true) => tables.plans = vec![Plan::of_directory(directory, defaults)],
         (None, true) => {
-            return Err(usage("there is no configuration to ask".to_owned())
+            return Err(wrong("there is no configuration to ask")
                 .hint("name the file by --config, or a directory by --directory"));
         }
         (_, false) => {}
@@ -122,7 +123,7 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
         let overlaps = |(other, _): &&(PathBuf, &Plan)| real.starts_with(other) || other.starts_with(&real);
         if let Some((_, other)) = known.iter().find(overlaps) {
             let (one, other) = (plan.directory.display(), other.directory.display());
-            return Err(usage(format!("the directories {one} and {other} overlap"))
+            return Err(wrong(format!("the directories {one} and {other} overlap"))
                 .hint("export directories of which none lies in another"));
         }
         known.push((real, plan));
@@ -130,7 +131,8 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the server is told, and what is wrong with single files and was not before. Opens directories and logs, or takes those that are open already.
+/// Everything that the server is told, and what is wrong with single files and was not before. Opens directories and logs,
+/// or takes those that are open already.
 pub(super) fn settings(
     args: &ServeArgs,
     global: &Global,
@@ -348,7 +350,7 @@ pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>>
         Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
                 format!("{address} is reachable from other machines, and clients need no credentials");
-            Err(usage(message)
+            Err(wrong(message)
                 .hint("configure authentication in [auth], listen on 127.0.0.1 or [::1], or add --insecure-allow-anonymous if every client may read"))
         }
         _ => Ok(listen),
@@ -363,7 +365,7 @@ pub(super) fn admin(args: &ServeArgs) -> Result<Option<SocketAddr>> {
         Some(open) => {
             let message =
                 format!("--admin {open} is reachable from other machines, and clients need no credentials");
-            Err(usage(message).hint("use 127.0.0.1 or [::1], or add --insecure-admin"))
+            Err(wrong(message).hint("use 127.0.0.1 or [::1], or add --insecure-admin"))
         }
         None => Ok(address),
     }
@@ -401,7 +403,7 @@ impl Certificate {
     pub(super) fn check_validity(&self) -> Result<SystemTime> {
         let (begins, ends) = tls::validity(&self.cert)?;
         let now = SystemTime::now();
-        let unusable = |why: &str| usage(format!("the certificate {} {why}", self.cert.display()));
+        let unusable = |why: &str| wrong(format!("the certificate {} {why}", self.cert.display()));
         if now >= ends {
             return Err(unusable("has expired"));
         }
@@ -416,12 +418,8 @@ fn data_directory() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
     let data = data.ok_or_else(|| {
-        usage("there is no place to keep a certificate: neither HOME nor XDG_DATA_HOME is set".to_owned())
+        wrong("there is no place to keep a certificate: neither HOME nor XDG_DATA_HOME is set")
             .hint("give one with --cert FILE --key FILE")
     })?;
     Ok(data.join("gridlane"))
-}
-
-fn usage(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }

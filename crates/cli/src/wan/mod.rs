@@ -14,7 +14,7 @@ use gridlane_wan::{BackEnd, ChangeText, Down, Place, Scenario, State, check, kee
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{self, Output, error_from, print_event};
+use crate::output::{self, FailedEvent, Output, error_from, print_event};
 use args::{BackEndArg, CheckArgs, ExecArgs, SetArgs, UpArgs, WanArgs, WanCommand};
 
 /// The codes of shells: the command is not there; it is, but cannot be run.
@@ -165,7 +165,7 @@ fn enter(args: &ExecArgs, place: &Place, global: &Global) -> Result<ExitCode> {
         remote::NotRun::NotFound(error) => (error, COMMAND_NOT_FOUND),
         remote::NotRun::Other(error) => (error, COMMAND_NOT_RUN),
     };
-    Output::new(global).failed("error", &error, false);
+    Output::new(global).failed(FailedEvent::Command, &error, false);
     Ok(ExitCode::from(code))
 }
 

@@ -8,11 +8,11 @@
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
 //! ```
 //!
-//! The first one that is there is used; a token leaves certificates unread. Variables that are not set and files that are missing or
-//! empty are passed over. A credential that the user named and that cannot be used is an error: to go on with another
-//! identity, or without one, would not be what was asked for. One that only lies in a usual place and cannot be used is
-//! passed over with a warning: public files need none, and any user can put a file into /tmp, which its victim could not
-//! even remove.
+//! The first one that is there is used; a token leaves certificates unread. Variables that are not set and files that are
+//! missing or empty are passed over. A credential that the user named and that cannot be used is an error: to go on with
+//! another identity, or without one, would not be what was asked for. One that only lies in a usual place and cannot be
+//! used is passed over with a warning: public files need none, and any user can put a file into /tmp, which its victim
+//! could not even remove.
 //!
 //! The search sees the machine through [`Machine`] only. The servers that get the credentials are not decided here: see
 //! `gridlane_peer::Credentials`.

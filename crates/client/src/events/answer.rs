@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Hint, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::common::{Failure, Said, Words};
 use crate::doctor::{Answer, Finding, Verdict};
@@ -84,8 +84,9 @@ pub enum AnswerLine {
 pub struct EntryLine {
     /// Its name, or its path below the directory that was asked for.
     pub name: String,
-    /// `file` or `directory`.
-    pub kind: &'static str,
+    /// A file or a directory.
+    #[serde(serialize_with = "by_kind")]
+    pub kind: EntryKind,
     /// Its size.
     pub size_bytes: Option<u64>,
     /// When it was last changed, in seconds since 1970.
@@ -94,16 +95,17 @@ pub struct EntryLine {
     pub etag: Option<String>,
 }
 
+fn by_kind<S: Serializer>(kind: &EntryKind, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(kind.name())
+}
+
 impl EntryLine {
     /// The line of an entry.
     pub fn new(entry: &Entry, etag: Option<&str>) -> EntryLine {
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).ok();
         EntryLine {
             name: String::from_utf8_lossy(&entry.name).into_owned(),
-            kind: match entry.kind {
-                EntryKind::File => "file",
-                EntryKind::Directory => "directory",
-            },
+            kind: entry.kind,
             size_bytes: entry.size_bytes,
             modified_s: entry.modified.and_then(seconds),
             etag: etag.map(str::to_owned),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Fault, Hint};
+use gridlane_core::{ChecksumKind, Error, ErrorKind, Fault, Hint};
 use gridlane_engine::{Basis, Limit};
 use serde::{Serialize, Serializer};
 
@@ -144,6 +144,24 @@ fn by_class<S: Serializer>(kind: &ErrorKind, to: S) -> std::result::Result<S::Ok
 
 fn by_fault<S: Serializer>(fault: &Fault, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_str(fault.name())
+}
+
+/// The name of a kind of checksum, or null.
+pub(super) fn by_checksum<S: Serializer>(
+    kind: &Option<ChecksumKind>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    kind.map(ChecksumKind::name).serialize(to)
+}
+
+/// The subject of a note about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteAbout {
+    /// The time of the source is not kept.
+    Time,
+    /// The name cannot stand in the list of what failed.
+    Unlisted,
 }
 
 /// Something to know that ends nothing.

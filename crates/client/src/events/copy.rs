@@ -7,7 +7,10 @@ use gridlane_core::{Checksum, ChecksumKind, Error};
 use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
 use serde::{Serialize, Serializer};
 
-use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use super::common::{
+    Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
+    verified_by,
+};
 use crate::copies::CopyEvent;
 use crate::copies::rules::Action;
 use crate::tree::LeftOut;
@@ -143,8 +146,8 @@ pub enum CopyLine {
     Note {
         /// Where it went.
         target: String,
-        /// The subject: `time`.
-        about: &'static str,
+        /// The subject: the time.
+        about: NoteAbout,
         /// The reason.
         error: Failure,
     },
@@ -227,9 +230,11 @@ pub struct Summary {
     /// Checksum of the bytes.
     pub checksum: Option<String>,
     /// The strongest kind of checksum that was compared.
-    pub verified_with: Option<&'static str>,
+    #[serde(serialize_with = "by_checksum")]
+    pub verified_with: Option<ChecksumKind>,
     /// The kind of checksum that was asked for and that no source states.
-    pub checksum_unstated: Option<&'static str>,
+    #[serde(serialize_with = "by_checksum")]
+    pub checksum_unstated: Option<ChecksumKind>,
     /// The parts of the sources.
     pub sources: Vec<SourceLine>,
 }
@@ -300,8 +305,8 @@ impl Summary {
             verified_by: verified_by(report.verified, words),
             votes: Votes::of(report.verified),
             checksum: report.checksum.as_ref().map(Checksum::to_string),
-            verified_with: report.verified_with.map(ChecksumKind::name),
-            checksum_unstated: report.unstated.map(ChecksumKind::name),
+            verified_with: report.verified_with,
+            checksum_unstated: report.unstated,
             sources: sources.collect(),
         }
     }
@@ -350,7 +355,7 @@ impl CopyLines {
             },
             CopyEvent::Refused(error) => CopyLine::Failed { target: Some(target()), error: failure(error) },
             CopyEvent::TimeLost(error) => {
-                CopyLine::Note { target: target(), about: "time", error: failure(error) }
+                CopyLine::Note { target: target(), about: NoteAbout::Time, error: failure(error) }
             }
             CopyEvent::Ended { report, error, .. } => {
                 let ended = match error {

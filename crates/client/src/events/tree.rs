@@ -7,7 +7,10 @@ use gridlane_core::{Checksum, ChecksumKind, Error};
 use gridlane_engine::{Basis, State};
 use serde::Serialize;
 
-use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use super::common::{
+    Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
+    verified_by,
+};
 use super::copy::{by_action, by_state};
 use crate::copies::rules::Action;
 use crate::location::Location;
@@ -64,9 +67,11 @@ pub enum TreeLine {
         seconds: f64,
         verification: Verification,
         verified_by: Option<Said<Basis>>,
-        verified_with: Option<&'static str>,
+        #[serde(serialize_with = "by_checksum")]
+        verified_with: Option<ChecksumKind>,
         votes: Option<Votes>,
-        checksum_unstated: Option<&'static str>,
+        #[serde(serialize_with = "by_checksum")]
+        checksum_unstated: Option<ChecksumKind>,
         checksum: Option<String>,
     },
     /// A file, or a directory with what is in it, failed.
@@ -105,13 +110,7 @@ pub enum TreeLine {
     },
     /// Something about a file that ends nothing.
     #[serde(rename = "note")]
-    Note {
-        name: String,
-        target: Option<String>,
-        /// The subject: `time` or `unlisted`.
-        about: &'static str,
-        error: Option<Failure>,
-    },
+    Note { name: String, target: Option<String>, about: NoteAbout, error: Option<Failure> },
     /// Something to know that ends nothing.
     #[serde(rename = "warning")]
     Warning(WarningLine),
@@ -189,9 +188,9 @@ impl TreeLines {
                     seconds: report.seconds,
                     verification: Verification::of(report.verified),
                     verified_by: verified_by(report.verified, &*self.words),
-                    verified_with: report.verified_with.map(ChecksumKind::name),
+                    verified_with: report.verified_with,
                     votes: Votes::of(report.verified),
-                    checksum_unstated: report.unstated.map(ChecksumKind::name),
+                    checksum_unstated: report.unstated,
                     checksum: report.checksum.as_ref().map(Checksum::to_string),
                 }
             }
@@ -215,8 +214,8 @@ impl TreeLines {
                     About::Source(state) => TreeLine::Source { name, target, url, state, error },
                     About::Retry => TreeLine::Retry { name, target, url, error },
                     About::Mismatch => TreeLine::Mismatch { name, target, matches: false },
-                    About::Time => TreeLine::Note { name, target, about: "time", error },
-                    About::Unlisted => TreeLine::Note { name, target, about: "unlisted", error },
+                    About::Time => TreeLine::Note { name, target, about: NoteAbout::Time, error },
+                    About::Unlisted => TreeLine::Note { name, target, about: NoteAbout::Unlisted, error },
                 }
             }
             TreeEvent::Would { name, action, sources, size_bytes, .. } => {

@@ -19,7 +19,7 @@ pub struct TreeSpec {
     pub filter: Filter,
     /// For every file.
     pub options: Options,
-    /// As of a single file's [request](crate::CopyRequest::journal_keys).
+    /// The same as in a single file's [request](crate::CopyRequest::journal_keys).
     pub journal_keys: JournalKeys,
     /// The rule about targets that exist.
     pub existing: Existing,

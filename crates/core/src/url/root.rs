@@ -230,7 +230,7 @@ mod tests {
             prop_assert_eq!(below.wire_path(), [b"/d/", &name[..], b"/x"].concat());
         }
 
-        /// What is typed is read back as the same, and what it means is on the wire.
+        /// Typed text is read back as the same, and its meaning is on the wire.
         #[test]
         fn typed_text_is_read_back(name in "[^/?\\x00]{1,20}", cgi in proptest::option::of("[^\\x00]{1,20}")) {
             prop_assume!(is_name(name.as_bytes()));

@@ -18,14 +18,10 @@ mod status;
 mod tunnel;
 
 pub use crate::pool::Purpose;
-pub use connection::Sent;
-pub use connection::{Connection, Response};
-pub use directory::is_directory;
-pub use directory::{is_collection, may_be_listing, sends_to_directory};
-pub use exchange::REASON_MAX;
-pub use exchange::{Client, Connected, Exchange};
-pub use redirect::follow;
-pub use redirect::redirect_loop;
+pub use connection::{Connection, Response, Sent};
+pub use directory::{is_collection, is_directory, may_be_listing, sends_to_directory};
+pub use exchange::{Client, Connected, Exchange, REASON_MAX};
+pub use redirect::{follow, redirect_loop};
 pub(crate) use refusal::{without, without_secrets};
 pub use request::Request;
 pub use status::status_error;

@@ -178,6 +178,7 @@ mod tests {
         assert!(head.contains("Authorization: Basic YWRhOmxAdmU=\r\n"), "{head}");
         assert!(head.ends_with("Range: bytes=0-9\r\n\r\n"), "{head}");
     }
+
     #[test]
     fn a_password_is_not_sent_in_clear() {
         let head = |text: &str| {
@@ -190,6 +191,7 @@ mod tests {
         }
         assert!(head("https://ada:love@h/f").contains("Authorization: Basic "));
     }
+
     #[test]
     fn a_token_is_not_shown_where_other_credentials_are() {
         let token = Secret::new("aaa.bbb");
@@ -211,6 +213,7 @@ mod tests {
         let connect = head(Request::new("CONNECT", &plain));
         assert!(!connect.contains("aaa"), "a proxy sees nothing: {connect}");
     }
+
     #[test]
     fn a_body_is_announced_and_nothing_is_smuggled() {
         let url = Url::parse_absolute("http://h/d/").unwrap();

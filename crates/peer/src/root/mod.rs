@@ -13,7 +13,6 @@ mod connection;
 mod file;
 mod info;
 mod login_user;
-
 mod quirks;
 mod redirect;
 mod refusal;

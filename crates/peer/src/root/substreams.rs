@@ -217,6 +217,17 @@ mod tests {
     use super::*;
     use crate::root::Client;
 
+    /// A file that is open on a server with these faults, and its session, which connections may be bound to.
+    async fn opened(faults: Faults) -> (Site, Client, OpenFile, MainStream, Arc<SharedSession>) {
+        let site = Site::start(b"0123456789", faults).await;
+        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
+        let options = OpenOptions::READ | OpenOptions::RETSTAT;
+        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
+        let main = MainStream::new(&mut file).unwrap().unwrap();
+        let shared = main.shared().upgrade().unwrap();
+        (site, client, file, main, shared)
+    }
+
     /// Asks for bytes on the main stream; returns what came on the substream.
     async fn read(file: &mut OpenFile, shared: &SharedSession, offset: u64) -> Result<Next> {
         let (handle, path_id) = (file.handle(), file.session().path_id);
@@ -229,12 +240,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn substreams_are_served_when_the_lane_that_had_the_main_stream_is_over() {
-        let site = Site::start(b"0123456789", Faults::default()).await;
-        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
-        let options = OpenOptions::READ | OpenOptions::RETSTAT;
-        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
-        let main = MainStream::new(&mut file).unwrap().unwrap();
-        let shared = main.shared().upgrade().unwrap();
+        let (site, client, file, main, shared) = opened(Faults::default()).await;
         let (mut second, substream) = client.bind(&shared).await.unwrap();
         assert!(main.is_used() && shared.is_useful());
         drop(shared);
@@ -268,12 +274,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_fails_on_the_main_stream_is_passed_on() {
-        let site = Site::start(b"0123456789", Faults { fails_elsewhere: true, ..Faults::default() }).await;
-        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
-        let options = OpenOptions::READ | OpenOptions::RETSTAT;
-        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
-        let main = MainStream::new(&mut file).unwrap().unwrap();
-        let shared = main.shared().upgrade().unwrap();
+        let faults = Faults { fails_elsewhere: true, ..Faults::default() };
+        let (_site, client, file, main, shared) = opened(faults).await;
         let (mut second, mut substream) = client.bind(&shared).await.unwrap();
         tokio::spawn(main.carry(file));
         tokio::select! {
@@ -284,14 +286,10 @@ mod tests {
             }
         }
     }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_server_that_sends_more_than_it_owes_fills_no_memory() {
-        let site = Site::start(b"0123456789", Faults::default()).await;
-        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
-        let options = OpenOptions::READ | OpenOptions::RETSTAT;
-        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
-        let main = MainStream::new(&mut file).unwrap().unwrap();
-        let shared = main.shared().upgrade().unwrap();
+        let (_site, _client, _file, _main, shared) = opened(Faults::default()).await;
         let mut substream = shared.bind(PathId(1));
         let mut stream = StreamId::default();
         while Answers::path_of(stream) != PathId(1) {

@@ -13,11 +13,11 @@ use crate::args::{CredentialArgs, Global};
 use crate::output::{print, printable};
 use crate::pki::{moment, now_s, tell};
 
-pub(super) fn run(from: Option<&str>, who: &CredentialArgs, global: &Global) -> Result<ExitCode> {
+pub(super) fn run(from: Option<&str>, credentials: &CredentialArgs, global: &Global) -> Result<ExitCode> {
     let (secret, place) = match from {
         Some("-") => (read_stdin()?, "standard input".to_owned()),
         Some(file) => found(&Wanted { token_file: Some(file.into()), ..Wanted::default() })?,
-        None => found(&who.wanted())?,
+        None => found(&credentials.wanted())?,
     };
     let shown = Shown::read(&secret, place);
     match global.json {
