@@ -6,6 +6,8 @@ use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::Client;
 use gridlane_peer::http::Exchange;
+use gridlane_share::turns::BriefKind;
+use gridlane_store::turns_of_names;
 
 use crate::root;
 
@@ -21,8 +23,8 @@ pub struct Stat {
 /// Looks at one file or directory.
 pub async fn stat(client: &Client, url: &Url) -> Result<Stat> {
     if let Some(path) = url.to_path() {
-        let meta = fs::metadata(&path)
-            .map_err(|cause| Error::local_io("cannot look at it", &cause).endpoint(url))?;
+        let looked = turns_of_names().brief(BriefKind::Other).await.run(|| fs::metadata(&path));
+        let meta = looked.map_err(|cause| Error::local_io("cannot look at it", &cause).endpoint(url))?;
         return Ok(Stat { entry: of_metadata(name_of(url), &meta), etag: None });
     }
     if url.scheme().is_root() {
@@ -61,8 +63,8 @@ pub(crate) fn name_of(url: &Url) -> Vec<u8> {
 /// Removes a file.
 pub async fn remove(client: &Client, url: &Url) -> Result<()> {
     if let Some(path) = url.to_path() {
-        return fs::remove_file(&path)
-            .map_err(|cause| Error::local_io("cannot remove it", &cause).endpoint(url));
+        let removed = turns_of_names().brief(BriefKind::Other).await.run(|| fs::remove_file(&path));
+        return removed.map_err(|cause| Error::local_io("cannot remove it", &cause).endpoint(url));
     }
     // Many servers remove a directory with everything in it, or one that is empty.
     let is_directory = match url.scheme().is_root() {

@@ -19,6 +19,8 @@ use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
 use gridlane_peer::http::{Exchange, Request, status_error};
 use gridlane_peer::{Client, Memory};
+use gridlane_share::turns::BriefKind;
+use gridlane_store::turns_of_names;
 
 use crate::item::{Item, OddKind};
 use crate::root;
@@ -64,7 +66,7 @@ impl Lister {
     /// Begins to list a directory; a file is listed as [`Item::Itself`].
     pub async fn list(&self, url: &Url) -> Result<Listing> {
         let from = match url.to_path() {
-            Some(path) => tokio::task::block_in_place(|| open_here(url, &path))?,
+            Some(path) => turns_of_names().brief(BriefKind::Other).await.run(|| open_here(url, &path))?,
             None if url.scheme().is_root() => self.names(url).await?,
             None => match self.propfind(url, "1").await? {
                 Some(exchange) => From::Dav {
@@ -210,7 +212,9 @@ impl Listing {
                 entries.len() > 0
             }
             From::Root(names) => names.next(items).await?,
-            From::Local(entries) => tokio::task::block_in_place(|| read_here(entries, items))?,
+            From::Local(entries) => {
+                turns_of_names().brief(BriefKind::Other).await.run(|| read_here(entries, items))?
+            }
             From::Dav { exchange, reader, buf, seen_self } => {
                 let mut entries = Vec::new();
                 let count = exchange.read(buf).await?;

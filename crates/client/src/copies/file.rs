@@ -5,7 +5,10 @@ use std::future::Future;
 use gridlane_core::{Error, Result, Url};
 use gridlane_engine::{CopySpec, Observer, Options, Outcome, copy};
 use gridlane_peer::Client;
+use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
+use gridlane_store::path_target::sweep;
+use gridlane_store::turns_of_names;
 
 use super::rules::{Action, Existing, FileFacts, decide, keep_time};
 use crate::target::Goal;
@@ -75,7 +78,7 @@ impl FileCopy {
             && let Goal::File(path) = &self.target
         {
             // Perhaps an earlier run was killed when all was there.
-            gridlane_store::path_target::sweep(path);
+            turns_of_names().brief(BriefKind::Other).await.run(|| sweep(path));
         }
         Ok(action)
     }
@@ -97,7 +100,7 @@ impl FileCopy {
         let outcome = copy(spec, client, observer, stop).await;
         let kept = match kept_at.filter(|_| outcome.result.is_ok()) {
             None => TimeKept::NotAsked,
-            Some(target) => match keep_time(&target, modified, &outcome.report) {
+            Some(target) => match keep_time(&target, modified, &outcome.report).await {
                 Ok(()) => TimeKept::Yes,
                 Err(error) => TimeKept::No(error),
             },

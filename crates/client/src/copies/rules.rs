@@ -8,6 +8,8 @@ use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::Report;
 use gridlane_peer::Client;
 use gridlane_peer::http::is_directory;
+use gridlane_share::turns::BriefKind;
+use gridlane_store::turns_of_names;
 
 /// The rule about a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,14 +112,17 @@ fn is_up_to_date(source: &FileFacts, target: &Entry) -> bool {
 
 /// Sees to it that a copy has the time of its source, of which an upload was told already. An error says why
 /// it has not: the bytes are right in any case.
-pub(crate) fn keep_time(target: &Url, modified: Option<SystemTime>, report: &Report) -> Result<()> {
+pub(crate) async fn keep_time(target: &Url, modified: Option<SystemTime>, report: &Report) -> Result<()> {
     let Some(modified) = modified else {
         return Err(Error::new(ErrorKind::Unsupported, "the source does not tell when it was changed"));
     };
     match target.to_path() {
-        Some(path) => File::open(&path).and_then(|file| file.set_modified(modified)).map_err(|cause| {
-            Error::local_io("cannot set when it was changed", &cause).endpoint(path.display())
-        }),
+        Some(path) => {
+            let set = || File::open(&path).and_then(|file| file.set_modified(modified));
+            turns_of_names().brief(BriefKind::Other).await.run(set).map_err(|cause| {
+                Error::local_io("cannot set when it was changed", &cause).endpoint(path.display())
+            })
+        }
         None if report.modified_accepted == Some(true) => Ok(()),
         None => {
             let message = "the server does not say that it keeps when the file was changed";

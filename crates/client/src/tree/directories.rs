@@ -11,6 +11,8 @@ use gridlane_core::limits::DIRECTORIES_KNOWN_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_peer::Client;
 use gridlane_peer::http::Request;
+use gridlane_share::turns::BriefKind;
+use gridlane_store::turns_of_names;
 use tokio::sync::OnceCell;
 
 use crate::location::Location;
@@ -83,7 +85,10 @@ impl Directories {
 
     async fn make(&self, path: &TreePath) -> Result<()> {
         let is_new = match self.target.local(path) {
-            Some(local) => tokio::task::block_in_place(|| make_here(&local, path.is_root()))?,
+            Some(local) => {
+                let make = || make_here(&local, path.is_root());
+                turns_of_names().brief(BriefKind::Other).await.run(make)?
+            }
             None => self.make_there(&self.target.directory(path)?).await?,
         };
         self.made.fetch_add(u64::from(is_new), Relaxed);
