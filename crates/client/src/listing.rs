@@ -19,7 +19,6 @@ use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
 use gridlane_peer::http::{Exchange, Request, status_error};
 use gridlane_peer::{Client, Memory};
-use gridlane_share::turns::BriefKind;
 use gridlane_store::turns_of_names;
 
 use crate::item::{Item, OddKind};
@@ -66,7 +65,7 @@ impl Lister {
     /// Begins to list a directory; a file is listed as [`Item::Itself`].
     pub async fn list(&self, url: &Url) -> Result<Listing> {
         let from = match url.to_path() {
-            Some(path) => turns_of_names().brief(BriefKind::Other).await.run(|| open_here(url, &path))?,
+            Some(path) => turns_of_names().run(|| open_here(url, &path)).await?,
             None if url.scheme().is_root() => self.names(url).await?,
             None => match self.propfind(url, "1").await? {
                 Some(exchange) => From::Dav {
@@ -212,9 +211,8 @@ impl Listing {
                 entries.len() > 0
             }
             From::Root(names) => names.next(items).await?,
-            From::Local(entries) => {
-                turns_of_names().brief(BriefKind::Other).await.run(|| read_here(entries, items))?
-            }
+            // In a turn each time, which leaves this worker to others: what takes the entries must keep up with them.
+            From::Local(entries) => turns_of_names().run(|| read_here(entries, items)).await?,
             From::Dav { exchange, reader, buf, seen_self } => {
                 let mut entries = Vec::new();
                 let count = exchange.read(buf).await?;

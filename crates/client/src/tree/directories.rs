@@ -11,7 +11,6 @@ use gridlane_core::limits::DIRECTORIES_KNOWN_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_peer::Client;
 use gridlane_peer::http::Request;
-use gridlane_share::turns::BriefKind;
 use gridlane_store::turns_of_names;
 use tokio::sync::OnceCell;
 
@@ -87,7 +86,7 @@ impl Directories {
         let is_new = match self.target.local(path) {
             Some(local) => {
                 let make = || make_here(&local, path.is_root());
-                turns_of_names().brief(BriefKind::Other).await.run(make)?
+                turns_of_names().run(make).await?
             }
             None => self.make_there(&self.target.directory(path)?).await?,
         };
