@@ -629,7 +629,8 @@ const _: () = {
     // The side that waits for a request closes later than the one that would send one.
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
-    // A process with any number of copies to one device: 32 threads, five of which serve connections and look up names.
+    // Operations at one device by any number of copies, beside the five threads that serve connections and look up names. It bounds
+    // those at work; tokio keeps a thread ten seconds after its last one, and up to CLIENT_BLOCKING_THREADS_MAX of them.
     assert!(CLIENT_DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX + LANE_THREADS_MAX + 5 <= 32);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
     assert!(DEVICE_THREADS_MAX < BLOCKING_THREADS_MAX / 4 * 3);
