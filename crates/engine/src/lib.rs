@@ -58,6 +58,7 @@ pub mod small;
 mod source;
 mod spec;
 mod target;
+mod ticks;
 mod trouble;
 mod upload;
 mod windows;

@@ -31,11 +31,10 @@ use crate::pace::Pace;
 use crate::read_back::Reading;
 use crate::replica::Replica;
 use crate::target::{Sink, Target};
+use crate::ticks::{TICK, Ticks};
 use crate::upload::Upload;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests, spec};
 
-/// Time between two reports of progress and looks at the journal.
-const TICK: Duration = Duration::from_millis(100);
 /// Notices handled before the plan is asked again: bounds how stale its orders are.
 const NOTICES_AT_ONCE: usize = 64;
 
@@ -369,8 +368,7 @@ impl<'a> Run<'a> {
 
     /// Moves bytes until the judge has nothing more to ask for.
     async fn drive(&mut self) -> Result<()> {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut ticks = Ticks::new(tokio::time::Instant::now());
         loop {
             let now = self.pace.now();
             while let Some(action) = self.plan.poll(now) {
@@ -409,13 +407,17 @@ impl<'a> Run<'a> {
                     if let Some(last) = notice {
                         self.notice(last).await?;
                     }
+                    ticks.moved(self.meter.total(), tokio::time::Instant::now());
                     // By bytes and not by time only: what a kill costs is counted in bytes.
                     if self.target.ledger().unjournaled_bytes() >= JOURNAL_BYTES_MAX {
                         self.journal().await?;
                     }
                 }
                 () = sleep_until(deadline.unwrap_or(far)) => {}
-                _ = tick.tick() => self.tick().await?,
+                () = sleep_until(ticks.next) => {
+                    self.tick().await?;
+                    ticks.ticked(self.meter.total(), tokio::time::Instant::now());
+                }
             }
         }
     }
@@ -465,7 +467,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Several times a second: progress and journal.
+    /// Once in a while: progress and journal.
     async fn tick(&mut self) -> Result<()> {
         let now = self.pace.now();
         self.meter.advance(now);
