@@ -29,7 +29,7 @@ pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.enable_all().thread_stack_size(STACK_BYTES);
     if may_be == wanted + OTHERS {
-        let blocking = gridlane_client::bound_devices(None);
+        let blocking = gridlane_client::bound_devices(wanted, None);
         builder.worker_threads(wanted).max_blocking_threads(blocking);
         return builder.build().map_err(|cause| none(&cause.to_string()));
     }
@@ -38,7 +38,7 @@ pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
         return Err(none("a limit is reached"));
     }
     let workers = wanted.min(may_be - 1);
-    let blocking = gridlane_client::bound_devices(Some(may_be - workers));
+    let blocking = gridlane_client::bound_devices(workers, Some(may_be - workers));
     builder.worker_threads(workers).max_blocking_threads(blocking).thread_keep_alive(KEPT);
     let runtime = builder.build().map_err(|cause| none(&cause.to_string()))?;
     gridlane_engine::threads_are_few();

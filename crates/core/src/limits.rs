@@ -261,20 +261,24 @@ pub const CHAIN_JUDGED_MAX_S: i64 = 60;
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Threads that one device may hold: operations that hang, and checksums on demand.
 pub const DEVICE_THREADS_MAX: usize = DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX;
-/// The same of a process that only copies: no disk is faster with more, and the threads of a thousand copies stay few.
+/// The same of a process that only copies, for each thread that serves its connections: a disk is not faster with more, and a
+/// thousand copies hold no more threads than a few.
+pub const CLIENT_DISK_OPERATIONS_PER_THREAD: usize = 2;
+/// Such operations at least, where a single thread serves connections, or two do.
+pub const CLIENT_DISK_OPERATIONS_MIN: usize = 4;
+/// Such operations at most, however many threads there are.
 pub const CLIENT_DISK_OPERATIONS_MAX: usize = 16;
-/// Devices of which each may hold so many threads, and [`DIGESTS_RUNNING_MAX`]: that of a source, that of a target, one more.
+/// Checksums of files that such a process computes at the same time on one device, where few threads serve connections; up to
+/// [`DIGESTS_RUNNING_MAX`] with more.
+pub const CLIENT_DIGESTS_MIN: usize = 2;
+/// Devices of which each may hold so many threads: that of a source, that of a target, one more.
 pub const CLIENT_DEVICES_MAX: usize = 3;
 /// Lanes of a process that may have a thread of their own at the same time. They spare a copy from one near source a switch;
 /// where there are many copies, others use that processor.
 pub const LANE_THREADS_MAX: usize = 4;
-/// Threads of such a process beside those: names that are looked up, and what takes over from a thread that begins to wait.
-pub const CLIENT_BLOCKING_THREADS_SPARE: usize = 8;
-/// Threads for work that blocks of such a process.
-pub const CLIENT_BLOCKING_THREADS_MAX: usize = CLIENT_DEVICES_MAX
-    * (CLIENT_DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX)
-    + LANE_THREADS_MAX
-    + CLIENT_BLOCKING_THREADS_SPARE;
+/// Threads of such a process beside those: names of hosts that are looked up, and what takes over from a thread that begins to
+/// wait.
+pub const CLIENT_BLOCKING_THREADS_SPARE: usize = 2;
 /// Devices of which each may hold as many threads as that. Where a server has more of them, they share these.
 pub const DEVICES_MAX: usize = 16;
 /// Threads of a server beside those that serve connections and those that devices may hold: passwords, the counting of
@@ -629,9 +633,6 @@ const _: () = {
     // The side that waits for a request closes later than the one that would send one.
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
-    // Operations at one device by any number of copies, beside the five threads that serve connections and look up names. It bounds
-    // those at work; tokio keeps a thread ten seconds after its last one, and up to CLIENT_BLOCKING_THREADS_MAX of them.
-    assert!(CLIENT_DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX + LANE_THREADS_MAX + 5 <= 32);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
     assert!(DEVICE_THREADS_MAX < BLOCKING_THREADS_MAX / 4 * 3);
     assert!(2 * BLOCKING_THREADS_KEPT < BLOCKING_THREADS_SPARE);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 use gridlane_share::Turns;
+use gridlane_share::budget::Share;
 use gridlane_share::turns::DeviceShares;
 
 /// Those that are in use, by the number of the device.
@@ -22,9 +23,19 @@ fn usual() -> Arc<Turns> {
     Arc::new(Turns::new(SHARES.get().copied().unwrap_or_default()))
 }
 
+/// Operations that find and open files at the same time, where each device has so many: half as many. They are short, and the
+/// threads that they hold come on top of the device's.
+pub fn names_of(operations: usize) -> usize {
+    operations.div_ceil(2)
+}
+
 /// The turns for finding and opening files: which device that needs is known afterwards.
 pub fn turns_of_names() -> &'static Arc<Turns> {
-    static NAMES: LazyLock<Arc<Turns>> = LazyLock::new(usual);
+    static NAMES: LazyLock<Arc<Turns>> = LazyLock::new(|| {
+        let shares = SHARES.get().copied().unwrap_or_default();
+        let half = |share: Share| Share { all: names_of(share.all), one: names_of(share.one) };
+        Arc::new(Turns::new(DeviceShares { operations: half(shares.operations), ..shares }))
+    });
     &NAMES
 }
 
