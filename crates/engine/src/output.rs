@@ -116,10 +116,12 @@ impl Output for Pipe {
     fn write<'a>(&'a mut self, bytes: &'a [u8]) -> Boxed<'a, Result<()>> {
         Box::pin(async move {
             let (file, turns) = (&mut self.file, &self.turns);
-            let write = || file.write_all(bytes);
+            let mut write = || file.write_all(bytes);
             let written = match self.waits {
                 Waits::Blocks => turns.run(write).await,
-                Waits::Never | Waits::Sometimes => turns.brief(BriefKind::Write).await.run(write),
+                Waits::Sometimes => turns.brief(BriefKind::Write).await.run(write),
+                // However long it takes it is the processor that it waits for, and no thread takes over from it.
+                Waits::Never => write(),
             };
             written.map_err(|cause| not_written(&cause))
         })
