@@ -119,8 +119,8 @@ impl User {
 
     /// An error if a secret that was given would travel in clear, on the way to `at` or to a proxy in front of it.
     pub(super) fn check_way(&self, at: &Url, route: &Route) -> Result<()> {
-        let is_in_clear = !at.scheme().is_encrypted() && !(sends_password(at) && route.is_direct());
-        if !(is_in_clear && self.shows_secret()) {
+        let is_here = sends_password(at) && route.is_direct();
+        if at.scheme().is_encrypted() || is_here || !self.shows_secret() {
             return Ok(());
         }
         let message = format!("{GIVEN} would travel in clear, and was not sent");

@@ -12,6 +12,7 @@ use gridlane_net::{AddressRules, Dialer, Identity};
 use gridlane_peer::http::{Purpose, Request};
 use gridlane_peer::{Client, Credentials, Forwarded};
 use gridlane_xrd::PathArg;
+use gridlane_xrd::answer::Redirect;
 use gridlane_xrd::flags::ServerFlags;
 use gridlane_xrd::request::{About, Stat};
 use root_site::{Faults, certificate};
@@ -247,6 +248,22 @@ async fn a_server_of_root_sees_the_token_and_whom_it_leads_to_does_not() {
     assert!(error.kind() == ErrorKind::Denied && !text.contains("0123456789"), "{text}");
     let error = of(&first.url, BEARER).root.call(&strict.url, stat).await.unwrap_err();
     assert!(error.to_string().contains("to that server, and on to no other"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_root_leads_nobody_to_where_the_operator_does_not_let_it() {
+    let second = root_site::Site::start(b"x", Faults::default()).await;
+    let refused = Redirect::Host { host: "127.0.0.2".into(), port: second.port, cgi: vec![], token: vec![] };
+    let first = Faults { redirects: vec![refused], ..Faults::default() };
+    let first = root_site::Site::start(b"x", first).await;
+    let rules = AddressRules::public().allow("127.0.0.1".parse().unwrap());
+    let client = Client::new(Dialer::new(Trust::default()).addresses(rules), Duration::from_secs(20));
+    let stat = |about: PathArg| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
+    let error = client.root.call(&first.url, stat).await.unwrap_err();
+    assert_eq!((error.kind(), error.whose_fault()), (ErrorKind::Denied, Fault::Caller), "{error}");
+    assert!(error.endpoint_text().unwrap().contains("127.0.0.2"), "{error}");
+    assert_eq!(second.connections(), 0);
+    client.root.call(&second.url, stat).await.unwrap();
 }
 
 /// The certificate of an identity goes where its fields go.
