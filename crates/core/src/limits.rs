@@ -320,6 +320,18 @@ pub const DIGESTS_PER_CLIENT_MAX: usize = DIGESTS_RUNNING_MAX / CLIENT_PART;
 pub const COPIES_MAX: usize = 16;
 /// Time for which a request waits for its turn to be one of them: then the answer is 503.
 pub const COPY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// The largest number of streams that the request of a third-party copy may wish for: as many as XRootD's server takes.
+pub const COPY_STREAMS_MAX: u32 = 100;
+/// Bytes of the fields that a third-party copy is to send to its remotes, names included, summed over all of them: a head
+/// has room for a token of each source, and one token for 64 sources is not to become megabytes.
+pub const COPY_FIELDS_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a line of a third-party copy's answer, its end not counted. Davix reads with a buffer of this size, so nothing
+/// longer is written, and of what is longer nothing more is kept.
+pub const MARKER_LINE_BYTES_MAX: usize = 1024;
+/// Bytes of the last line of that answer, its end included: with room in davix's buffer for what stands around it.
+pub const FINAL_LINE_BYTES_MAX: usize = 900;
+/// Stripes of one copy that are told apart in markers: as many as davix takes.
+pub const MARKER_STRIPES_MAX: usize = 8192;
 /// Descriptors that a process needs beside those of connections and their files, where there are enough: a runtime's,
 /// listeners, logs, exports, keys.
 pub const DESCRIPTORS_KEPT: u64 = 64;
@@ -654,6 +666,7 @@ const _: () = {
     // A body that is refused for its size is drained, so that the client sees the answer.
     assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
     assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);
+    assert!(FINAL_LINE_BYTES_MAX <= MARKER_LINE_BYTES_MAX && COPY_FIELDS_BYTES_MAX > REQUEST_HEAD_BYTES_MAX);
     // A URL of the longest kind still is one piece of text.
     assert!(METALINK_URL_BYTES_MAX < METALINK_TOKEN_BYTES_MAX);
     // What we ask for, we answer: the shortest range takes four bytes.
