@@ -498,6 +498,8 @@ pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
 pub const RESOLVING_MAX: usize = 16;
+/// The same of names in one domain, whose name service may be dead: the others go on.
+pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_MAX / 4;
 /// Answers that came on the main stream of a session and wait for the lane of one substream. A lane has 16 requests under way, and
 /// a server answers each once at most: the rest is dropped.
 pub const SUBSTREAM_ANSWERS_WAITING_MAX: usize = 64;
@@ -845,6 +847,30 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+// --- Third-party copies ------------------------------------------------------------------------
+
+/// Third-party copies that run or wait: each that waits costs a connection, a task and 20 KiB.
+pub const THIRD_PARTY_COPIES_MAX: usize = 4096;
+/// One client has at most this part of them: a transfer service is one client, and has a thousand under way.
+pub const THIRD_PARTY_CLIENT_PART: usize = 2;
+/// Time between two markers. Clients of the field give up a copy that tells nothing for 30 s or longer; dCache, StoRM and XRootD
+/// tell every 5 s, on a loaded machine later.
+pub const THIRD_PARTY_MARKER_INTERVAL: Duration = Duration::from_millis(4500);
+/// The answer to a COPY waits so long for the other server, so that what fails at once has a status of its own.
+pub const THIRD_PARTY_EARLY: Duration = Duration::from_secs(2);
+/// Time without a byte from any source, or to a target, after which a copy fails: what XRootD has.
+pub const THIRD_PARTY_PATIENCE: Duration = Duration::from_secs(60);
+/// Time that another server may take for the beginning of an answer: it may fetch the file from a tape's cache first.
+pub const THIRD_PARTY_ANSWER_MAX: Duration = Duration::from_secs(120);
+/// A copy of which fewer than [`THIRD_PARTY_LEAST_BYTES`] come within this time fails, though something comes.
+pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
+/// 512 B/s: a person at a modem, and no storage.
+pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
+/// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
+pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
+/// Users whose connections to other servers are kept apart, and remembered.
+pub const THIRD_PARTY_USERS_MAX: usize = 1024;
 
 // --- Credentials that we read ------------------------------------------------------------------
 
