@@ -23,13 +23,15 @@ fn pulls_and_pushes_in_clear_and_over_tls() {
             let name = format!("{scheme}-{size}");
             passive.put(&name, &bytes);
             let source = format!("Source: {}", passive.server.url_over(scheme, &name));
-            let pulled = copy(&active.server.url_over(scheme, &name), &[&source, "Credential: none"]).succeeds();
+            let pulled =
+                copy(&active.server.url_over(scheme, &name), &[&source, "Credential: none"]).succeeds();
             assert_same(&fs::read(active.exported(&name)).unwrap(), &bytes);
             check_bytes(&pulled, size as u64);
 
             let pushed = passive.server.url_over(scheme, &format!("{name}-pushed"));
             let destination = format!("Destination: {pushed}");
-            let pushed = copy(&active.server.url_over(scheme, &name), &[&destination, "Credential: none"]).succeeds();
+            let pushed =
+                copy(&active.server.url_over(scheme, &name), &[&destination, "Credential: none"]).succeeds();
             assert_same(&fs::read(passive.exported(&format!("{name}-pushed"))).unwrap(), &bytes);
             check_bytes(&pushed, size as u64);
         }
@@ -72,8 +74,11 @@ fn streams_and_fields_that_change_nothing() {
         ];
         copy(&active.url(&target), &fields).succeeds();
         assert_same(&fs::read(active.exported(&target)).unwrap(), &bytes);
-        copy(&active.url(&target), &[&format!("Destination: {}", passive.url(&target)), fields[1], fields[4]])
-            .succeeds();
+        copy(
+            &active.url(&target),
+            &[&format!("Destination: {}", passive.url(&target)), fields[1], fields[4]],
+        )
+        .succeeds();
         assert_same(&fs::read(passive.exported(&target)).unwrap(), &bytes);
     }
 }
@@ -96,7 +101,11 @@ fn fields_for_the_remote_reach_it() {
     for request in requests {
         assert_eq!(request.path, "/f?signed=yes");
         assert_eq!(request.header("authorization"), Some("Bearer passed-on-to-the-remote"), "{request:?}");
-        assert_eq!((request.header("x-mine"), request.header("scitag")), (Some("mine"), Some("65")), "{request:?}");
+        assert_eq!(
+            (request.header("x-mine"), request.header("scitag")),
+            (Some("mine"), Some("65")),
+            "{request:?}"
+        );
     }
 }
 
@@ -212,7 +221,8 @@ fn several_copies_over_one_connection() {
     let source = format!("Source: {}", passive.url("f"));
     let urls: Vec<String> = (0..5).map(|number| active.url(&format!("f{number}"))).collect();
     let head = active.scratch.join("head");
-    let mut arguments = vec!["--request", "COPY", "--header", &source, "--verbose", "--dump-header", text(&head)];
+    let mut arguments =
+        vec!["--request", "COPY", "--header", &source, "--verbose", "--dump-header", text(&head)];
     arguments.extend(urls.iter().map(String::as_str));
     let outcome = run_curl(&arguments).ok();
     assert_eq!(outcome.text().matches("success: Created\n").count(), 5, "{}", outcome.describe());

@@ -19,7 +19,12 @@ fn what_is_wrong_is_told_at_once() {
     let destination = format!("Destination: {}", remote.url("f"));
     active.put("here", b"here");
     for (path, fields, status, words) in [
-        ("f", &[source.as_str(), "Credential: gridsite"][..], 400, &["Credential: none", "TransferHeaderAuthorization"][..]),
+        (
+            "f",
+            &[source.as_str(), "Credential: gridsite"][..],
+            400,
+            &["Credential: none", "TransferHeaderAuthorization"][..],
+        ),
         ("f", &[&source, "Credential: oidc"], 400, &["Credential: none"]),
         ("f", &[&source, &destination], 400, &["Source", "Destination"]),
         ("f", &[&source, "X-Number-Of-Streams: 101"], 400, &["X-Number-Of-Streams"]),

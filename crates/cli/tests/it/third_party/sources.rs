@@ -157,8 +157,11 @@ fn a_token_stays_where_it_was_meant_for() {
     let there = source(&Object::new(&bytes), |_, answer| answer);
     let to = there.url("f");
     let here = Rogue::start(move |_| Answer::redirect(302, &to));
-    let fields =
-        [&field(&here), "TransferHeaderAuthorization: Bearer token-for-one-server-only", "TransferHeaderCookie: c=token-for-one-server-only"];
+    let fields = [
+        &field(&here),
+        "TransferHeaderAuthorization: Bearer token-for-one-server-only",
+        "TransferHeaderCookie: c=token-for-one-server-only",
+    ];
     copy(&active.url("f"), &fields).succeeds();
     assert_same(&fs::read(active.exported("f")).unwrap(), &bytes);
     for request in here.requests() {
