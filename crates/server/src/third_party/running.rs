@@ -112,7 +112,12 @@ impl Running {
             Goal::Here(landing) => Some(landing.clone()),
             Goal::Away { .. } => None,
         };
-        let watcher = Watcher { tell, gauges: Arc::clone(&gauges), moved_bytes: 0 };
+        let watcher = Watcher {
+            tell,
+            gauges: Arc::clone(&gauges),
+            is_sized_before: job.stored.is_some() && landing.is_none(),
+            moved_bytes: 0,
+        };
         let copy = run(context, job, watcher, stopped, stopping, place);
         // The turns that it takes are its client's.
         tokio::spawn(budget::on_behalf(budget::current(), copy));
@@ -169,6 +174,8 @@ impl Drop for Running {
 struct Watcher {
     tell: watch::Sender<Phase>,
     gauges: Arc<Gauges>,
+    /// The size is known before the other server has said anything.
+    is_sized_before: bool,
     /// Bytes of metalinks and attempts before this one.
     moved_bytes: u64,
 }
@@ -198,7 +205,9 @@ impl Observer for Watcher {
             }
             Event::Started { size_bytes } => {
                 self.gauges.size_bytes.store(*size_bytes, Relaxed);
-                self.reach(Phase::Moving);
+                if !self.is_sized_before {
+                    self.reach(Phase::Moving);
+                }
             }
             Event::Progress(snapshot) => {
                 self.gauges.done_bytes.store(snapshot.done_bytes, Relaxed);
@@ -258,7 +267,7 @@ async fn run(
     }
     drop(place);
     let ended = outcome.map(|_| ()).map_err(|(error, report)| {
-        let is_early = report.is_none_or(|report| report.size_bytes.is_none() && report.fetched_bytes == 0);
+        let is_early = report.is_none_or(|report| report.fetched_bytes == 0 || report.done_bytes == 0);
         Failure { error, is_early }
     });
     watcher.reach(Phase::Ended(ended));
