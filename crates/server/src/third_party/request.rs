@@ -54,7 +54,8 @@ pub(crate) async fn answer(request: Request<'_>) -> Option<Reply> {
     if !is_pull(head) && !is_third_party(&head.headers) {
         let is_ours = |destination: Destination| request.origin.is_ours(request.service, &destination);
         // Without a Destination, or with a wrong one, the plain copy says what is wrong.
-        if Destination::parse(&head.headers).map_or(true, is_ours) {
+        let is_offered = request.service.third_party.is_some();
+        if !is_offered || Destination::parse(&head.headers).map_or(true, is_ours) {
             return None;
         }
     }

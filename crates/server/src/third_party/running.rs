@@ -1,8 +1,9 @@
 //! A third-party copy that runs: a task, what is known of it meanwhile, and its end.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::limits::{THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX};
@@ -90,6 +91,8 @@ struct Gauges {
     done_bytes: AtomicU64,
     /// The size of the file; 0 while it is not known.
     size_bytes: AtomicU64,
+    /// The other ends of the connections over HTTP, one of each source.
+    peers: Mutex<Vec<SocketAddr>>,
 }
 
 /// A copy that runs. When this is dropped the copy ends as at a stop of the server: what it has is kept for the next one.
@@ -145,6 +148,11 @@ impl Running {
     /// Bytes of the file that are written.
     pub(super) fn done_bytes(&self) -> u64 {
         self.gauges.done_bytes.load(Relaxed)
+    }
+
+    /// The other ends of its connections.
+    pub(super) fn peers(&self) -> Vec<SocketAddr> {
+        self.gauges.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The answer of the storage that does not take the file, if that is why it has failed.
@@ -211,6 +219,8 @@ impl Observer for Watcher {
             }
             Event::Progress(snapshot) => {
                 self.gauges.done_bytes.store(snapshot.done_bytes, Relaxed);
+                let peers = snapshot.sources.iter().filter_map(|source| source.peer).collect();
+                *self.gauges.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers;
                 if snapshot.done_bytes > 0 {
                     self.reach(Phase::Moving);
                 }

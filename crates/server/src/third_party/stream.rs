@@ -37,8 +37,13 @@ impl Markers {
         if bytes != self.seen.0 {
             self.seen = (bytes, now_s);
         }
-        let stripe =
-            Stripe { started_s: self.running.started_s, last_s: self.seen.1, bytes, connections: &[] };
+        let connections = self.running.peers();
+        let stripe = Stripe {
+            started_s: self.running.started_s,
+            last_s: self.seen.1,
+            bytes,
+            connections: &connections,
+        };
         let (description, stripe) = match self.running.phase() {
             Phase::Waiting => ("the copy waits for its turn", None),
             Phase::Begun => ("the copy has begun", Some(stripe)),
