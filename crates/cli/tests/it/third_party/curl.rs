@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::{Copied, Site, Watched, copy};
 use crate::support::client::text;
-use crate::support::object::{Object, Then};
-use crate::support::rogue::Rogue;
+use crate::support::object::{Answer, Object, Then};
+use crate::support::rogue::{Request, Rogue};
 use crate::support::tools::run_curl;
 use crate::support::{MIB, SOON, assert_same, content, until};
 
@@ -49,7 +49,7 @@ fn check_bytes(copied: &Copied, size: u64) {
     assert!(bytes.is_sorted() && bytes.iter().all(|bytes| *bytes <= size), "{markers:?}");
 }
 
-/// What davix and gfal2 send by default, other numbers, and what an active server has to take with a straight face.
+/// What davix and gfal2 send by default, other numbers, and fields that clients send for other servers.
 #[test]
 fn streams_and_fields_that_change_nothing() {
     let (active, passive) = (Site::new(), Site::new());
@@ -67,7 +67,6 @@ fn streams_and_fields_that_change_nothing() {
             "ClientInfo: job-id=1;file-id=2;retry=0",
             "SciTag: 65",
             "ArchiveMetadata: e30=",
-            "Copy-Flags: NoHead",
             "Accept: text/perf-marker-stream",
             "Want-Digest: adler32",
             "Anything: else",
@@ -109,6 +108,19 @@ fn fields_for_the_remote_reach_it() {
     }
 }
 
+/// A URL that is signed for GET opens nothing else.
+#[test]
+fn no_head_is_sent_where_there_may_be_none() {
+    let active = Site::new();
+    let bytes = content(9118, 3 * MIB);
+    let object = Object::new(&bytes);
+    let signed =
+        Rogue::start(move |request| if request.is_get() { object.answer(request) } else { Answer::status(403) });
+    copy(&active.url("f"), &[&format!("Source: {}", signed.url("f?signature=x")), "Copy-Flags: NoHead"]).succeeds();
+    assert_same(&fs::read(active.exported("f")).unwrap(), &bytes);
+    assert!(signed.requests().iter().all(Request::is_get));
+}
+
 #[test]
 fn what_exists_is_replaced_or_kept() {
     let (active, passive) = (Site::new(), Site::new());
@@ -138,7 +150,7 @@ fn redirects_are_followed_on_either_side() {
     for status in [301, 302, 303, 307, 308] {
         let (from, to) = (passive.url("f"), passive.url(&format!("pushed-{status}")));
         let redirector = Rogue::start(move |request| {
-            crate::support::object::Answer::redirect(status, if request.path == "/get" { &from } else { &to })
+            Answer::redirect(status, if request.path == "/get" { &from } else { &to })
                 .then(Then::Close)
         });
         let target = format!("pulled-{status}");
@@ -212,7 +224,7 @@ fn markers_come_at_once_and_the_client_can_leave() {
     });
 }
 
-/// A server over HTTP/1.0 would not know where the answer ends: this one is asked by a client that waits for all of it.
+/// The end of an answer is not that of its connection.
 #[test]
 fn several_copies_over_one_connection() {
     let (active, passive) = (Site::new(), Site::new());

@@ -74,7 +74,8 @@ struct Copied {
 
 /// A COPY by curl, which sends these fields.
 fn copy(url: &str, fields: &[&str]) -> Copied {
-    let mut arguments = vec!["--insecure", "--include", "--request", "COPY", url];
+    // A source that is gone is tried again for a minute.
+    let mut arguments = vec!["--max-time", "150", "--insecure", "--include", "--request", "COPY", url];
     for field in fields {
         arguments.extend(["--header", field]);
     }

@@ -1,6 +1,7 @@
 //! With Debian's XRootD on the other side, active and passive, and with the field's clients: curl, davix and gfal2.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -139,6 +140,9 @@ impl Pair {
 
     fn by_curl(&self, streams: u32) {
         self.copies_all(&["http", "https"], &|mode, from, to| {
+            // XRootD (5.5.3) cannot fetch an empty file with several, from its own kind neither.
+            let is_theirs = matches!(self.active, Party::Xrootd(_)) && from.ends_with("-0");
+            let streams = if is_theirs { 1 } else { streams };
             let streams = format!("X-Number-Of-Streams: {streams}");
             let answer = match mode {
                 Mode::Pull => copy(to, &[&format!("Source: {from}"), "Credential: none", &streams]),
@@ -292,6 +296,7 @@ fn gfal2_with_macaroons() {
     let secret = pki.join("macaroons");
     run(crate::support::pki::openssl(&["rand", "-base64", "-out", text(&secret), "64"])).ok();
     fs::read_to_string(&secret).unwrap().lines().for_each(secrets::remember);
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let auth = format!(
         "[auth]\nclient-ca-dir = {:?}\nvoms-dir = {:?}\nmacaroon-secrets = {secret:?}\n\
          [[rule]]\nvo = \"gridlane\"\nrole = \"admin\"\nmay = [\"read\", \"list\", \"create\", \"write\", \"delete\"]\nunder = \"/vo\"\n",
