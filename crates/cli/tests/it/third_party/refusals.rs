@@ -119,7 +119,8 @@ fn own_and_private_addresses_are_refused() {
     ] {
         copy(&format!("{url}/f"), &[&format!("Source: {source}")]).fails(&["does not let it connect"]);
         scratch.file("export/here", b"here");
-        copy(&format!("{url}/here"), &[&format!("Destination: {source}")]).fails(&["does not let it connect"]);
+        copy(&format!("{url}/here"), &[&format!("Destination: {source}")])
+            .fails(&["does not let it connect"]);
     }
     assert_eq!(remote.requests().len(), before, "no connection was made");
     assert!(!scratch.join("export/f").exists());
@@ -137,9 +138,11 @@ fn a_redirect_does_not_lead_to_private_addresses() {
     let active = Site::new();
     for to in ["http://169.254.169.254/latest/", "http://10.1.2.3/f", "http://[fd00::1]/f"] {
         let remote = Rogue::start(move |_| Answer::redirect(302, to));
-        copy(&active.url("f"), &[&format!("Source: {}", remote.url("f"))]).fails(&["does not let it connect"]);
+        copy(&active.url("f"), &[&format!("Source: {}", remote.url("f"))])
+            .fails(&["does not let it connect"]);
         active.put("here", b"here");
-        copy(&active.url("here"), &[&format!("Destination: {}", remote.url("f"))]).fails(&["does not let it connect"]);
+        copy(&active.url("here"), &[&format!("Destination: {}", remote.url("f"))])
+            .fails(&["does not let it connect"]);
     }
     assert_eq!(active.all_names().0, ["here"]);
 }
