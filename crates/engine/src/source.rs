@@ -1,5 +1,6 @@
 //! A replica, as all lanes to it know it.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,6 +9,8 @@ use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
 use gridlane_peer::root::SharedSession;
 use gridlane_xrd::answer::StatText;
+
+use crate::spec::StoredSource;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
@@ -77,6 +80,8 @@ pub(crate) struct Source {
     pub(crate) number: u32,
     /// The URL that the caller gave.
     pub(crate) url: Url,
+    /// The open file that it is, where it is no URL but in name.
+    pub(crate) stored: Option<StoredSource>,
     known: Mutex<Known>,
 }
 
@@ -84,6 +89,8 @@ pub(crate) struct Source {
 struct Known {
     /// Where redirects led.
     resolved: Option<Url>,
+    /// The other end of its last connection.
+    peer: Option<SocketAddr>,
     identity: Option<Identity>,
     /// An answer with bytes came without an ETag.
     has_sent_untagged: bool,
@@ -97,7 +104,12 @@ struct Known {
 
 impl Source {
     pub(crate) fn new(number: u32, url: Url) -> Source {
-        Source { number, url, known: Mutex::default() }
+        Source { number, url, stored: None, known: Mutex::default() }
+    }
+
+    /// The same, being this open file of a storage.
+    pub(crate) fn stored(self, stored: Option<StoredSource>) -> Source {
+        Source { stored, ..self }
     }
 
     /// Its name in the journal: the URL without secrets, and a hash of its path and query.
@@ -115,6 +127,16 @@ impl Source {
     /// Remembers where redirects led; `None`: start again from the URL that was given.
     pub(crate) fn set_resolved(&self, url: Option<Url>) {
         self.known().resolved = url;
+    }
+
+    /// Remembers the other end of a connection to it.
+    pub(crate) fn set_peer(&self, peer: Option<SocketAddr>) {
+        self.known().peer = peer;
+    }
+
+    /// The other end of its last connection.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.known().peer
     }
 
     /// A session with the file open that another lane may be bound to.

@@ -19,6 +19,7 @@
 //! Read first: `storage_service`, `serving`, then `methods` and `export`.
 
 mod conditions;
+mod copy_request;
 mod copying;
 mod cors;
 mod delete;
@@ -41,9 +42,11 @@ mod root;
 mod serving;
 mod storage_checks;
 mod storage_service;
+mod third_party;
 
 pub use export::{Compat, Export, open_to_anyone};
 pub use storage_service::{StorageService, StorageSettings, settings_of};
+pub use third_party::ThirdPartySettings;
 
 /// A server of storage.
 pub type Server = gridlane_front::Server<StorageService>;

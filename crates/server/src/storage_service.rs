@@ -13,6 +13,7 @@ use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
 use crate::storage_checks::StorageChecks;
+use crate::third_party::{ThirdParty, ThirdPartySettings};
 
 /// An operator's settings of storage.
 #[derive(Clone, Default)]
@@ -21,6 +22,8 @@ pub struct StorageSettings {
     pub exports: Vec<Export>,
     /// The shares of each device.
     pub device: DeviceShares,
+    /// Copies between this server and others; `None`: there are none.
+    pub third_party: Option<ThirdPartySettings>,
 }
 
 impl StorageSettings {
@@ -37,6 +40,7 @@ pub struct StorageService {
     pub(crate) digests: Digests,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) storage_checks: StorageChecks,
+    pub(crate) third_party: Option<Arc<ThirdParty>>,
 }
 
 /// Settings that serve `storage` to every client as the only export, read-only, at `listen`, without TLS and without a

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use super::refusal::{self, Shown, User, WANTS_TLS};
 use super::request::Request;
+use crate::forwarded::Field;
 use crate::patience::Patience;
 use crate::pool;
 
@@ -216,6 +218,11 @@ impl Connection {
         self.path().map(|info| info.round_trip)
     }
 
+    /// Its other end: the server, or a proxy in front of it.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.stream.as_ref().map(Stream::peer)
+    }
+
     /// Like [`round_trip`](Connection::round_trip), with everything else that the kernel has seen.
     pub fn path(&self) -> Option<TcpInfo> {
         self.stream.as_ref()?.tcp_info().ok().filter(|info| !info.round_trip.is_zero())
@@ -242,7 +249,8 @@ impl Connection {
             _ => None,
         };
         self.shown = self.user.shown(request, proxy, token.as_ref());
-        let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret))?;
+        let fields: Vec<&Field> = self.user.fields().collect();
+        let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret), &fields)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.
