@@ -18,6 +18,7 @@ mod namespace;
 mod root;
 mod session;
 mod target;
+pub mod third_party;
 mod threads;
 mod tree;
 mod tree_path;

@@ -830,6 +830,18 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// Time for which a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they
 /// look for a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Time for which a destination of a third-party copy over root:// may have no more bytes than before: a source may have to
+/// fetch them from tape first, and a destination has others to make. XRootD's client waits so long for the whole copy.
+pub const ROOT_TPC_STALL_MAX: Duration = Duration::from_secs(1800);
+/// Time for which such a destination may answer nothing at all, though it is asked how far it is.
+pub const ROOT_TPC_SILENCE_MAX: Duration = Duration::from_secs(300);
+/// A destination is asked that so often.
+pub const ROOT_TPC_PROGRESS: Duration = Duration::from_secs(1);
+/// Time for each step of leaving a third-party copy over root:// that has failed or is not wanted any more: the order to end
+/// it, the end of the file, the removal of what is there of it.
+pub const ROOT_TPC_LEAVE_MAX: Duration = Duration::from_secs(5);
+/// Bytes per second that a server computes a checksum of at the least, of a file that has just been copied.
+pub const ROOT_TPC_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
 /// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
 pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
 /// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.

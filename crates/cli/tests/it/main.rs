@@ -48,6 +48,7 @@ mod stubborn;
 mod targets;
 mod tls_records;
 mod tokens;
+mod tpc_root;
 mod trees;
 mod trust;
 mod upload;

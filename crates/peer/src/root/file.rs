@@ -45,6 +45,8 @@ pub struct OpenFile {
 pub(super) struct OfClient {
     /// True if bytes travel with checksums of pages, where they can.
     pub(super) pages: bool,
+    /// True if its sessions are for files that one server sends to another.
+    pub(super) is_for_copies: bool,
     /// Is told of sessions whose connection broke.
     pub(super) quirks: KnownQuirks,
 }
@@ -157,7 +159,7 @@ impl OpenFile {
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_bound) {
             connection.give_up();
-            let server = Server::of(&self.url, connection.identity());
+            let server = Server::of(&self.url, connection.identity()).for_copies(self.client.is_for_copies);
             self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
         }
     }
