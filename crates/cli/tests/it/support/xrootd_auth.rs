@@ -20,9 +20,19 @@ xrd.tlsca certdir {at}/certificates
 xrd.protocol http:__PORT__ libXrdHttp.so
 http.listingdeny no
 http.header2cgi Authorization authz
+http.exthandler xrdtpc libXrdHttpTPC.so
 ofs.authorize
 "
     )
+}
+
+/// XRootD that lets every client in over http and https, copies from and to other servers when it is asked to, and
+/// trusts the authorities of the tests.
+pub(crate) fn third_party(pki: &Pki) -> Xrootd {
+    let lines = |at: &Path| {
+        format!("{}xrootd.tls capable none\n", tls(at).replace("ofs.authorize\n", ""))
+    };
+    start(prefix(pki, "host"), &lines, &|_| Vec::new())
 }
 
 /// XRootD that lets in clients with a proxy of the VO `gridlane`, over https and by gsi over root://.
