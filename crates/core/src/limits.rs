@@ -881,6 +881,20 @@ pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
 pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
+/// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every
+/// five seconds, and answer with the first of that late when the other server does.
+pub const THIRD_PARTY_SILENCE_MAX: Duration = Duration::from_secs(120);
+/// The same in markers that have not come, for a server that tells of it seldom.
+pub const THIRD_PARTY_MARKERS_MISSED_MAX: u32 = 6;
+/// A client gives up a copy that gets no more bytes for so long, and for the time in which the last ones are compared: FTS
+/// waits as long.
+pub const THIRD_PARTY_STALL_MAX: Duration = Duration::from_secs(900);
+/// Bytes per second that a server computes a checksum of at the least.
+pub const THIRD_PARTY_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
+/// Time for which a client that has left a copy waits until nothing of it is there, and for the removal of what is.
+pub const THIRD_PARTY_LEAVE_MAX: Duration = Duration::from_secs(3);
+/// Bytes per second that a copy is taken to move at the least, for the lifetime of a macaroon.
+pub const THIRD_PARTY_MACAROON_BYTES_PER_S: u64 = 5_000_000;
 /// Users whose connections to other servers are kept apart, and remembered.
 pub const THIRD_PARTY_USERS_MAX: usize = 1024;
 
