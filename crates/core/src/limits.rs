@@ -835,7 +835,10 @@ pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
 pub const ROOT_TPC_STALL_MAX: Duration = Duration::from_secs(1800);
 /// Time for which such a destination may answer nothing at all, though it is asked how far it is.
 pub const ROOT_TPC_SILENCE_MAX: Duration = Duration::from_secs(300);
-/// A destination is asked that so often.
+/// The same for more bytes, when the source has closed the client's connection: a destination may try for half an hour to reach
+/// a source that is gone.
+pub const ROOT_TPC_ORPHAN_MAX: Duration = Duration::from_secs(20);
+/// A destination is asked how far it is so often.
 pub const ROOT_TPC_PROGRESS: Duration = Duration::from_secs(1);
 /// Time for each step of leaving a third-party copy over root:// that has failed or is not wanted any more: the order to end
 /// it, the end of the file, the removal of what is there of it.

@@ -11,7 +11,7 @@ use gridlane_core::{ChecksumKind, Error, ErrorKind, Url};
 use gridlane_net::tls::Trust;
 
 use crate::support::xrootd::{Xrootd, hashed_authorities, open_to_all};
-use crate::support::{MIB, SOON, Scratch, assert_same, checksum, content, until};
+use crate::support::{MIB, SOON, Scratch, assert_same, checksum, content, names, needs_root, until};
 
 /// A server that takes part.
 fn part() -> Xrootd {
@@ -211,4 +211,52 @@ fn tls_on_either_side() {
         assert_eq!(fs::read(target.exported("g")).unwrap(), b"bytes");
         fs::remove_file(target.exported("g")).unwrap();
     }
+}
+
+#[test]
+fn a_source_that_is_gone_ends_the_copy() {
+    let scratch = Scratch::new();
+    let (mut source, target) = (part(), slow(&scratch));
+    source.put("f", &content(1, MIB));
+    let (from, to) = (source.url("f"), target.url("f"));
+    let copying = std::thread::spawn(move || copy_one(&from, &to, &RootThirdParty::default()));
+    until("the copy has begun", || fs::read(target.exported("f")).is_ok_and(|bytes| bytes.len() == 5));
+    source.kill();
+    let lost = copying.join().unwrap().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Network, "{lost}");
+    assert!(lost.to_string().contains("this is the source"), "{lost}");
+    until("the partial file is gone", || !target.exported("f").exists());
+}
+
+#[test]
+fn a_host_may_have_another_name() {
+    let (source, target) = (part(), part());
+    source.put("f", b"bytes");
+    // The source knows the destination by its address alone.
+    let named = target.url("f").replace("127.0.0.1", "localhost");
+    copy_one(&source.url("f"), &named, &RootThirdParty::default()).unwrap();
+    assert_eq!(fs::read(target.exported("f")).unwrap(), b"bytes");
+}
+
+#[test]
+fn a_full_disk_says_so() {
+    needs_root();
+    let (source, target) = (part(), part());
+    source.put("f", &content(1, 20 * MIB));
+    source.put("short", &content(2, 3 * MIB));
+    let small = target.exported("small");
+    fs::create_dir(&small).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &small, "tmpfs", flags, Some(c"size=1m")).unwrap();
+    target.give();
+    let copy = |name| copy_one(&source.url(name), &target.url("small/f"), &RootThirdParty::default());
+    // XRootD's program takes the first write that was cut short for a whole one, if no other follows.
+    let (full, short) = (copy("f"), copy("short"));
+    let left = names(&small);
+    rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let full = full.unwrap_err();
+    assert!(full.is_no_space() && full.to_string().contains("this is the destination"), "{full}");
+    let short = short.unwrap_err();
+    assert!(short.kind() == ErrorKind::Protocol && short.advice().is_some(), "{short}");
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -21,8 +21,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use gridlane_core::limits::{
-    ROOT_TPC_CHECKSUM_BYTES_PER_S, ROOT_TPC_LEAVE_MAX, ROOT_TPC_PROGRESS, ROOT_TPC_SILENCE_MAX,
-    ROOT_TPC_STALL_MAX, ROOT_WAIT_MAX,
+    ROOT_TPC_CHECKSUM_BYTES_PER_S, ROOT_TPC_LEAVE_MAX, ROOT_TPC_ORPHAN_MAX, ROOT_TPC_PROGRESS,
+    ROOT_TPC_SILENCE_MAX, ROOT_TPC_STALL_MAX, ROOT_WAIT_MAX,
 };
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_peer::patience::{Patience, timeout};
@@ -275,15 +275,16 @@ async fn transfer(
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Result<()> {
     let target = to.file.url.clone();
+    let host = client.host_for_others(&to.file).await;
     let armed = unless(stop.as_mut(), to.file.call(|handle| Sync { handle })).await;
     armed.map_err(|error| at_target(error, &target))?;
-    let cgi = key.for_source(&target);
+    let cgi = key.for_source(&host);
     let opened = unless(stop.as_mut(), client.open(&source.url, OpenOptions::READ, 0, &cgi)).await;
     // Open as long as the destination reads: its end takes the key away.
-    let from = opened.map_err(|error| at_source(error, &source.url))?;
+    let mut from = opened.map_err(|error| at_source(error, &source.url))?;
     let size_bytes = source.stat.size_bytes;
     let told = &mut |done_bytes| observer(Progress { done_bytes, size_bytes: Some(size_bytes) });
-    watch(to, source, options.stall_max, told, stop.as_mut()).await?;
+    watch(to, &mut from, (source, &host), options.stall_max, told, stop.as_mut()).await?;
     let found = unless(stop, stat(&mut to.file)).await.map_err(|error| at_target(error, &target))?;
     // Whatever it says: all bytes are there.
     let _ = from.close().await;
@@ -297,7 +298,8 @@ async fn transfer(
                 "the destination says that it has made the copy, and has {} of {size_bytes} bytes",
                 found.size_bytes
             );
-            Err(Error::new(ErrorKind::Protocol, message).endpoint(&target))
+            let short = Error::new(ErrorKind::Protocol, message).endpoint(&target);
+            Err(short.hint("has the destination any space left?"))
         }
     }
 }
@@ -305,15 +307,18 @@ async fn transfer(
 /// The next thing while the destination works.
 enum Event {
     Answer(Result<Answer>),
+    SourceLost(Error),
     Ask,
     Stop,
 }
 
-/// Begins the copy, and asks how far it is until the destination says that it is done.
+/// Begins the copy, and asks how far it is until the destination says that it is done. The source was told that the
+/// destination is on `host`.
 async fn watch(
     to: &mut Target,
-    source: &Source,
-    stall_max: Duration,
+    from: &mut OpenFile,
+    (source, host): (&Source, &str),
+    mut stall_max: Duration,
     told: &mut (dyn FnMut(u64) + Send),
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Result<()> {
@@ -323,13 +328,14 @@ async fn watch(
     let (mut stall, mut silence) = (Patience::new(stall_max), Patience::new(ROOT_TPC_SILENCE_MAX));
     let mut ticks = interval_at(Instant::now() + ROOT_TPC_PROGRESS, ROOT_TPC_PROGRESS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut lost) = (Duration::ZERO, None);
     loop {
         let next = async {
             tokio::select! {
                 biased;
                 () = stop.as_mut() => Event::Stop,
                 answer = to.file.answer() => Event::Answer(answer),
+                error = ended(from), if lost.is_none() => Event::SourceLost(error),
                 _ = ticks.tick() => Event::Ask,
             }
         };
@@ -340,10 +346,18 @@ async fn watch(
         let event = match stall.bear(silence.bear(next)).await {
             Ok(Ok(event)) => event,
             Ok(Err(_)) => return Err(late("the destination answered nothing", ROOT_TPC_SILENCE_MAX)),
-            Err(_) => return Err(late("the destination got no more bytes", stall_max)),
+            Err(_) => {
+                return Err(lost.unwrap_or_else(|| late("the destination got no more bytes", stall_max)));
+            }
         };
         let Answer { stream, outcome } = match event {
             Event::Stop => return Err(stopped()),
+            Event::SourceLost(error) => {
+                stall_max = stall_max.min(ROOT_TPC_ORPHAN_MAX);
+                stall.renew(stall_max);
+                lost = Some(at_source(error, &source.url));
+                continue;
+            }
             Event::Ask if asked.is_some() => continue,
             Event::Ask => {
                 let send = to.file.send(|handle| stat_of(About::Handle(handle)), &[]);
@@ -357,7 +371,7 @@ async fn watch(
             to.is_under_way = false;
             match outcome {
                 Outcome::Done(_) => return Ok(()),
-                Outcome::Failed(error) => return Err(of_copy(error, &source.url, &target)),
+                Outcome::Failed(error) => return Err(of_copy(error, &source.url, (&target, host))),
                 Outcome::Wait(wait) => {
                     waited += wait.max(Duration::from_secs(1));
                     if waited > ROOT_WAIT_MAX {
@@ -387,6 +401,18 @@ async fn watch(
                 stall.renew(stall_max);
                 told(done_bytes.min(source.stat.size_bytes));
             }
+        }
+    }
+}
+
+/// Waits until the connection of a file ends, of which nothing is asked.
+async fn ended(file: &mut OpenFile) -> Error {
+    loop {
+        match file.answer().await {
+            // It is quiet, as it should be.
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
+            Err(error) => return error,
+            Ok(_) => {}
         }
     }
 }

@@ -18,6 +18,7 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
 use super::login_user::login_user;
+use super::names::Names;
 use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
@@ -51,6 +52,8 @@ pub struct Client {
     credentials: Credentials,
     /// True if its sessions are for files that one server sends to another.
     is_for_copies: bool,
+    /// Names of the servers' addresses.
+    pub(super) names: Names,
 }
 
 /// An answer that was collected.
@@ -88,6 +91,7 @@ impl Client {
             quirks,
             credentials,
             is_for_copies: false,
+            names: Names::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A file that is open, and the session that it lives on.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use gridlane_core::limits::BODY_STALL_MAX;
@@ -124,6 +125,11 @@ impl OpenFile {
     /// For people: the other end's address and the version of TLS if it is spoken.
     pub fn describe(&self) -> String {
         self.connection.as_ref().map(Connection::describe).unwrap_or_default()
+    }
+
+    /// The address of the server that has it open; `None` behind a proxy, and once the connection is gone.
+    pub fn server_address(&self) -> Option<IpAddr> {
+        self.connection.as_ref()?.server_address().map(|address| address.ip().to_canonical())
     }
 
     /// Round trips spent before its open was sent on a new connection, and that of the open; 0 when the session was

@@ -32,9 +32,9 @@ impl Key {
         Ok(Key(Secret::new(digits)))
     }
 
-    /// The CGI that the source is opened with, for a destination of this URL.
-    pub(super) fn for_source(&self, target: &Url) -> String {
-        format!("tpc.key={}&tpc.dst={}&tpc.stage=copy&tpc.ttl={TTL_S}", self.0.expose(), host(target))
+    /// The CGI that the source is opened with, for a destination on this host as the source knows it.
+    pub(super) fn for_source(&self, host: &str) -> String {
+        format!("tpc.key={}&tpc.dst={host}&tpc.stage=copy&tpc.ttl={TTL_S}", self.0.expose())
     }
 
     /// The CGI that the destination is opened with. `first` is the URL that was asked for the source, `placed` the one of the
@@ -92,7 +92,7 @@ fn path(url: &Url) -> Result<String> {
 /// `user@` if the URL has a user.
 fn user(url: &Url) -> Result<String> {
     let Some((user, _)) = url.credentials() else { return Ok(String::new()) };
-    match user.contains(|c: char| !c.is_ascii_graphic() || "&?=@/".contains(c)) {
+    match user.contains(|c: char| !c.is_ascii_graphic() || "&?=@/%".contains(c)) {
         true => Err(unsayable("a user of such a name cannot be told to another server".to_owned(), url)),
         false => Ok(format!("{user}@")),
     }
@@ -140,7 +140,7 @@ mod tests {
              tpc.spr=root&tpc.src=me@[::1]:1095&tpc.stage=copy&tpc.str=1&tpc.tpr=roots"
         );
         assert_eq!(
-            key.for_source(&target),
+            key.for_source("h.example"),
             "tpc.key=089145294f4c4f866b01f664&tpc.dst=h.example&tpc.stage=copy&tpc.ttl=60"
         );
     }

@@ -9,6 +9,8 @@ use gridlane_xrd::answer::ErrorAnswer;
 const SOURCE_ANSWERED: &str = "Server responded with an error: [";
 /// And this behind what it could not do there.
 const AT_SOURCE: &str = "(source)";
+/// And this when its disk is full.
+const NO_SPACE: &str = "no space left on device";
 /// The refusal of a source to which a destination came that nobody has announced.
 const EXPIRED: &str = "authorization expired";
 /// The refusals of servers that do not copy, or do not in this place.
@@ -43,7 +45,8 @@ fn at(error: Error, url: &Url, part: &str) -> Error {
 }
 
 /// The destination has not made the copy, and says why. It repeats in its words what the source has answered it.
-pub(super) fn of_copy(error: Error, source: &Url, target: &Url) -> Error {
+/// The source was told that it is on `host`.
+pub(super) fn of_copy(error: Error, source: &Url, (target, host): (&Url, &str)) -> Error {
     let said = error.message().to_owned();
     let answered = said.split_once(SOURCE_ANSWERED).and_then(|(_, rest)| rest.split_once(']'));
     if let Some((Ok(code), text)) = answered.map(|(code, text)| (code.trim().parse::<u32>(), text)) {
@@ -54,9 +57,8 @@ pub(super) fn of_copy(error: Error, source: &Url, target: &Url) -> Error {
         let refused = Error::new(answer.kind(), message).fault(Fault::Peer).endpoint(source);
         return match said.contains(EXPIRED) {
             true => refused.hint(format!(
-                "the copy was announced for the host {}: the source may have another name for it, or the destination came \
-                 too late",
-                target.host()
+                "the copy was announced for the host {host}: the source may have another name for it, or the destination \
+                 came too late"
             )),
             false => refused.retryable(answer.is_retryable()),
         };
@@ -64,6 +66,11 @@ pub(super) fn of_copy(error: Error, source: &Url, target: &Url) -> Error {
     if said.contains(AT_SOURCE) {
         let message = format!("the destination could not reach the source, {source}: {said}");
         return Error::new(ErrorKind::Network, message).endpoint(target);
+    }
+    if said.contains(NO_SPACE) {
+        let full =
+            Error::new(ErrorKind::LocalIo, error.message()).fault(Fault::Peer).no_space().retryable(false);
+        return at_target(full.hint("ask the operator of the server for space"), target);
     }
     at_target(error, target)
 }
@@ -76,7 +83,7 @@ mod tests {
         let (source, target) = ("root://s//f", "root://d//g");
         let url = |text: &str| Url::parse_absolute(text).unwrap();
         let answer = ErrorAnswer { code: ErrorCode::FS_ERROR, text: text.to_owned() };
-        of_copy(status_error(&answer).endpoint(url(target)), &url(source), &url(target))
+        of_copy(status_error(&answer).endpoint(url(target)), &url(source), (&url(target), "d"))
     }
 
     #[test]
