@@ -11,4 +11,4 @@ pub mod schedule;
 pub mod tcp;
 pub mod tun;
 
-pub use aligned::{AlignedBuf, PAGE_BYTES};
+pub use aligned::{AlignedBuf, PAGE_BYTES, ReusedBuf};
