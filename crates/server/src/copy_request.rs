@@ -102,7 +102,9 @@ impl Request<'_> {
             goal: ends.goal,
             client,
             options: Options {
-                require_verified: asked.as_ref().is_some_and(|asked| asked.requires_checksum),
+                // Of a file that is here already there may be no checksum, and no other server that has one.
+                require_verified: ends.copy != "local"
+                    && asked.as_ref().is_some_and(|asked| asked.requires_checksum),
                 streams: asked.as_ref().and_then(|asked| asked.streams).map(|streams| streams as usize),
                 patience: THIRD_PARTY_PATIENCE,
                 ..ends.options
