@@ -142,7 +142,11 @@ impl Request<'_> {
         if let Phase::Ended(Err(failed)) = running.phase()
             && failed.is_early
         {
-            return Err(running.refused_here().unwrap_or_else(|| refusal::reply(&failed.error)));
+            let of_copy = || match failed.is_too_large {
+                true => Reply::failure(Status::CONTENT_TOO_LARGE, refusal::cause(&failed.error)),
+                false => refusal::reply(&failed.error),
+            };
+            return Err(running.refused_here().unwrap_or_else(of_copy));
         }
         let (markers, first) = Markers::begin(running);
         Ok(Reply::new(Status::ACCEPTED)

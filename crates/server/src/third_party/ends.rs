@@ -8,7 +8,7 @@ use gridlane_front::reply::Reply;
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::target::TargetOptions;
-use gridlane_store::{Completion, Object, ObjectPath, Opened, Storage, StoreError, Target};
+use gridlane_store::{Completion, Expectation, Object, ObjectPath, Opened, Storage, StoreError, Target};
 
 use crate::digests::Digests;
 use crate::export::{Export, Spot};
@@ -46,6 +46,11 @@ impl Landing {
     pub(crate) fn new(spot: &Spot, completion: Completion, keys: JournalKeys) -> Landing {
         let (export, object) = (Arc::clone(&spot.export), spot.object.clone());
         Landing { export, object, completion, keys, opened: Arc::default() }
+    }
+
+    /// True if nothing may have the name of the file before.
+    pub(crate) fn is_for_new_file(&self) -> bool {
+        self.completion.expectation == Expectation::Absent
     }
 
     /// The target for the engine.

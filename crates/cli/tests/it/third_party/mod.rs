@@ -6,6 +6,7 @@ mod asking;
 mod curl;
 mod hardships;
 mod killed;
+mod many;
 mod peers;
 mod refusals;
 mod sources;
