@@ -13,7 +13,7 @@ from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: 
 from pairs import Pairs, cpu_row, rate_row
 from running import generate, make_old
 from tpc_report import write_page
-from tpc_runs import Failed, Runs, connections
+from tpc_runs import Failed, Runs
 from tpc_servers import give_to_xrootd, gridlane_pair, local_identity, xrootd_pair
 from tpc_wan import WideBench
 from wan_report import size_name
@@ -150,29 +150,21 @@ class Bench:
         self.beside(name, 1.5, lambda pair: self.runs.pull(pair, "https", ["big"], streams=1), cpu=0.7)
 
     def streams(self, name):
-        runs = self.runs
+        ours, peer = self.ours, self.peer
+        self.of_streams(f"{name}, beside our own 1", 0.95, (ours, 8), (ours, 1))
+        self.of_streams(f"{name}, beside XRootD's 8", None, (ours, 8), (peer, 8))
+        self.of_streams(f"XRootD's {name}, beside its own 1", None, (peer, 8), (peer, 1))
 
-        def pull(pair, streams):
-            return runs.pull(pair, "https", ["big"], streams=streams, counts=True)
-
-        works = [pull(self.ours, 8), pull(self.ours, 1), pull(self.peer, 8), pull(self.peer, 1)]
-        own, theirs = f"{name}, against our own 1", f"{name}, against XRootD's 8"
+    def of_streams(self, name, target, *sides):
+        """Two ways of the same pull, each with its pair and its streams; and how many connections they open."""
         try:
-            eight, one, their_eight, their_one = self.measured.in_turns(works)
+            opened = [self.runs.connections(pair, "https", "big", streams) for pair, streams in sides]
+            one, other = self.measured.in_turns([self.runs.pull(pair, "https", ["big"], streams) for pair, streams in sides])
         except Failed as failure:
-            self.not_measured(theirs, None, failure)
-            if failure.pair is self.ours:
-                self.not_measured(own, 0.95, failure)
-                return
-            (eight, one), their_eight = self.measured.in_turns(works[:2]), None
-        note = f"connections that carried bytes: {connections(eight)} and {connections(one)}"
-        self.measured.add(rate_row(own, "MB/s", 0.95, eight, one) | {"note": note})
-        if their_eight:
-            note = f"connections that carried bytes: {connections(eight)} and {connections(their_eight)}"
-            self.measured.add(rate_row(theirs, "MB/s", None, eight, their_eight) | {"note": note})
-            note = f"the first column is XRootD's too; connections: {connections(their_eight)} and {connections(their_one)}"
-            of_theirs = f"{name}, XRootD's against its own 1"
-            self.measured.add(rate_row(of_theirs, "MB/s", None, their_eight, their_one) | {"note": note})
+            self.not_measured(name, target, failure)
+            return
+        note = f"connections that carried bytes: {opened[0]} and {opened[1]}"
+        self.measured.add(rate_row(name, "MB/s", target, one, other) | {"note": note})
 
     def at_once(self, scheme, target):
         return lambda name: self.beside(
@@ -187,7 +179,7 @@ class Bench:
 
     def root_by_cp(self, name):
         self.beside(name, None, lambda pair: self.runs.cp(pair, "big"), 0.6, "not available")
-        against = f"{name}, against our HTTP pull"
+        against = f"{name}, beside our HTTP pull"
         try:
             root, http = self.measured.in_turns([
                 self.runs.cp(self.ours, "big"), self.runs.pull(self.ours, "http", ["big"]),

@@ -15,8 +15,8 @@ ABOUT = """\
   processes, those that have ended and XRootD's pull program (`xrdcp --server`) included, when their clocks stand still again.
 - `gridlane serve` computes adler32 of what it stores, compares it with the source's, and writes the file to the disk before
   it says success (`--durability file`); XRootD does neither. Access logs of gridlane are off.
-- Connections that carried bytes are counted by `ss` at the source, once in the middle of each run: those on which a thousandth of the
-  file or more was sent. Connections that are open without that do not count."""
+- Connections that carried bytes are counted by `ss` at the source, every 20 ms of one run more that is not in the rates: those on
+  which a thousandth of the file or more was sent. Connections that are open without that do not count."""
 
 WIDE_ABOUT = """\
 - Over wide areas destination, sources and initiator are at sites of an emulated network (`gridlane wan`), the initiator 0.1 ms

@@ -4,12 +4,10 @@ import filecmp
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from processes import Sample
@@ -19,8 +17,10 @@ INITIATOR = Path(__file__).with_name("tpc_copy.py")
 
 # An initiator that takes longer is hung.
 LIMIT_S = 600
-# A connection that has carried less than this part of the bytes while it was looked at carries none of the file.
+# A connection that has carried less than this part of the bytes carries none of the file.
 CARRIES = 1 / 1000
+# How often connections are looked at.
+EVERY_S = 0.02
 
 
 class Failed(Exception):
@@ -31,11 +31,6 @@ class Failed(Exception):
         self.pair = pair
 
 
-@dataclass
-class Copied(Sample):
-    connections: int | None = None  # that carried bytes of the file, where they were counted
-
-
 class Runs:
     """Makes works of copies: functions that remove what the last run left, run, compare, and give a sample."""
 
@@ -43,9 +38,8 @@ class Runs:
         self.binary, self.authority = binary, str(authority)
         self._work, self._export, self._landing = work, export, landing
 
-    def pull(self, pair, scheme, names, streams=None, in_flight=1, counts=False):
-        """COPY requests by the initiator of bench/tpc_copy.py. With `counts`, the connections at the source are counted once
-        in each run, in the middle of the time that the run before it took."""
+    def pull(self, pair, scheme, names, streams=None, in_flight=1):
+        """COPY requests by the initiator of bench/tpc_copy.py."""
         wanted = [
             {"target": pair.at_destination(name, scheme), "sources": [pair.at_source(name, scheme)]} for name in names
         ]
@@ -53,13 +47,17 @@ class Runs:
         listed.write_text(json.dumps(wanted))
         command = [sys.executable, INITIATOR, listed, "--ca", self.authority, "--in-flight", in_flight]
         command += [] if streams is None else ["--streams", streams]
-        count = self._bytes(names)
-        watch = Watch(pair.source, scheme, count) if counts else None
 
         def seconds(printed):
             return json.loads(printed)["seconds"]
 
-        return lambda: self._run(pair, command, names, seconds, watch)
+        return lambda: self._run(pair, command, names, seconds)
+
+    def connections(self, pair, scheme, name, streams):
+        """The number of connections at the source that carry the file, of one run that is made for that."""
+        with Watch(pair.source, scheme, self._bytes([name])) as watch:
+            self.pull(pair, scheme, [name], streams)()
+        return watch.found
 
     def xrdcp(self, pair, name):
         """XRootD's client. Its own time counts: it says nothing of that of the copy."""
@@ -77,25 +75,22 @@ class Runs:
     def _bytes(self, names):
         return sum((self._export / name).stat().st_size for name in names)
 
-    def _run(self, pair, command, names, read=None, watch=None):
+    def _run(self, pair, command, names, read=None):
         self.clear()
         before = pair.cpu_s()
-        if watch:
-            watch.begin()
         began = time.perf_counter()
         process = start(["timeout", str(LIMIT_S), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         printed, errors = process.stdout.read(), process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
-        connections = watch.end(seconds) if watch else None
         if process.returncode:
             said = " ".join(errors.decode(errors="replace").replace("\0", "").split())
             raise Failed(pair, f"exit {process.returncode}: {said}"[:300])
         cpu = pair.cpu_s() - before
         self._compare(pair, names)
         client_cpu = usage.ru_utime + usage.ru_stime
-        return Copied(read(printed) if read else seconds, self._bytes(names), client_cpu, cpu, connections)
+        return Sample(read(printed) if read else seconds, self._bytes(names), client_cpu, cpu)
 
     def _compare(self, pair, names):
         for name in names:
@@ -115,28 +110,28 @@ class Runs:
 
 
 class Watch:
-    """Counts the connections of a source that carry a file, once during a run."""
+    """Counts the connections of a source that carry a file, all through one run: it is not the time that counts there."""
 
     def __init__(self, server, scheme, count):
         self._port = re.search(r":(\d+)", server.url("", scheme))[1]
         self._least = count * CARRIES
-        self._due, self._thread = None, None
 
-    def begin(self):
-        self._found, self._ended, self._before = None, threading.Event(), self._sent()
+    def __enter__(self):
+        self.found, self._ended, self._before, self._most = 0, threading.Event(), self._sent(), {}
         self._thread = threading.Thread(target=self._look)
         self._thread.start()
+        return self
 
     def _look(self):
-        if self._due is not None and not self._ended.wait(self._due):
-            now = self._sent()
-            self._found = sum(sent - self._before.get(peer, 0) >= self._least for peer, sent in now.items())
+        while not self._ended.wait(EVERY_S):
+            self._most.update(self._sent())
 
-    def end(self, seconds):
+    def __exit__(self, *_):
         self._ended.set()
         self._thread.join()
-        self._due = seconds / 2
-        return self._found
+        # What has stayed open.
+        self._most.update(self._sent())
+        self.found = sum(sent - self._before.get(peer, 0) >= self._least for peer, sent in self._most.items())
 
     def _sent(self):
         """Bytes that the source has sent so far, by the address of the other end."""
@@ -149,9 +144,3 @@ class Watch:
             else:
                 peer = line.split()[3]
         return found
-
-
-def connections(samples):
-    """The number of connections that carried the file, as a page says it."""
-    counted = [sample.connections for sample in samples if sample.connections is not None]
-    return f"{statistics.median(counted):g}" if counted else "?"
