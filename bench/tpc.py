@@ -19,6 +19,8 @@ from tpc_wan import WideBench
 from wan_report import size_name
 
 AT_ONCE, IN_FLIGHT = 11, 16
+# Of rows that move that many files of a GB.
+AT_ONCE_PAIRS = 7
 SMALL_BYTES = 1_000_000
 ROOM_BYTES = 500_000_000
 
@@ -167,9 +169,12 @@ class Bench:
         self.measured.add(rate_row(name, "MB/s", target, one, other) | {"note": note})
 
     def at_once(self, scheme, target):
-        return lambda name: self.beside(
-            name, target, lambda pair: self.runs.pull(pair, scheme, self.big, in_flight=AT_ONCE),
-        )
+        def measure(name):
+            self.measured.pairs = min(AT_ONCE_PAIRS, self.options.pairs)
+            self.beside(name, target, lambda pair: self.runs.pull(pair, scheme, self.big, in_flight=AT_ONCE))
+            self.measured.pairs = self.options.pairs
+
+        return measure
 
     def many(self, name):
         self.beside(name, 5.0, lambda pair: self.runs.pull(pair, "https", self.small, in_flight=IN_FLIGHT))

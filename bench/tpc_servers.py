@@ -15,9 +15,9 @@ http.exthandler xrdtpc libXrdHttpTPC.so
 xrd.tlsca certfile {authority}
 """
 
-# Third-party copies over root://, made by the program that its manual names.
+# Third-party copies over root://, made by the program that XRootD's manual names.
 XROOTD_ROOT_COPIES_CONF = """\
-ofs.tpc autorm ttl 15 15 xfr 20 pgm /usr/bin/xrdcp --server
+ofs.tpc autorm ttl 15 15 xfr 20 pgm {xrdcp} --server
 """
 
 # What the emulated network's servers need for https, on the same port.
@@ -87,7 +87,8 @@ def gridlane_pair(binary, work, export, landing, identity):
 
 
 def xrootd_pair(work, export, landing, identity):
-    more = XROOTD_COPIES_CONF.format(authority=identity.authority) + XROOTD_ROOT_COPIES_CONF
+    more = XROOTD_COPIES_CONF.format(authority=identity.authority)
+    more += XROOTD_ROOT_COPIES_CONF.format(xrdcp=shutil.which("xrdcp"))
     where = (identity.certificate, identity.key, True, more)
     source = Xrootd(export, work / "xrootd-source", *where)
     return Pair("xrootd", source, Xrootd(landing, work / "xrootd-destination", *where))
