@@ -42,7 +42,7 @@ allowed() {
     engine) echo core dav plan xrd auth sys share net store peer ;;
     client) echo core dav plan xrd auth sys share net store peer engine ;;
     front) echo core dav xrd auth sys share net store ;;
-    server) echo core dav xrd auth sys share net store front ;;
+    server) echo core dav xrd auth sys share net store peer engine client front ;;
     cli) echo core config dav plan xrd auth sys share net store peer engine client front server wan ;;
     *) return 1 ;;
     esac

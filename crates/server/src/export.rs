@@ -1,6 +1,7 @@
 //! Exports, the paths that lead into them, and the decisions about those paths.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridlane_auth::policy::{Principal, Reason, Template};
@@ -130,6 +131,14 @@ impl Spot {
             client: self.client.clone(),
             rules: Arc::clone(&self.rules),
         }
+    }
+
+    /// The same for a client that comes from `address` on behalf of this one.
+    pub(crate) fn reached_from(&self, address: IpAddr) -> Spot {
+        let mut spot = self.at(self.object.clone());
+        spot.client = spot.client.for_request();
+        spot.client.address = address;
+        spot
     }
 
     /// Checks that its client may do it: the answer if not. Every method asks here before it looks at the storage.

@@ -12,6 +12,7 @@ use gridlane_store::Storage;
 use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
+use crate::root::third_party::Meetings;
 use crate::storage_checks::StorageChecks;
 
 /// An operator's settings of storage.
@@ -36,6 +37,7 @@ pub struct StorageService {
     pub(crate) exports: Exports,
     pub(crate) digests: Digests,
     pub(crate) open_files: Arc<OpenFiles>,
+    pub(crate) meetings: Arc<Meetings>,
     pub(crate) storage_checks: StorageChecks,
 }
 

@@ -5,6 +5,7 @@
 
 mod aligned;
 pub mod file;
+pub mod host;
 pub mod namespace;
 pub mod process;
 pub mod schedule;

@@ -16,7 +16,9 @@ pub struct Session<F> {
     /// Its id, by which other connections join it.
     pub(crate) id: SessionId,
     /// The user's name by the client. Nothing depends on it being true.
-    pub(crate) user: String,
+    pub user: String,
+    /// The number of the client's process, by the client.
+    pub process: u32,
     /// The client's program and its version by the client, for the log.
     pub(crate) agent: String,
     /// The client's activity in its own words, for the log.
@@ -27,12 +29,17 @@ pub struct Session<F> {
 
 impl<F> Session<F> {
     /// One that has no file open.
-    pub(crate) fn new(id: SessionId, user: impl Into<String>, agent: impl Into<String>) -> Session<F>
+    pub(crate) fn new(
+        id: SessionId,
+        user: impl Into<String>,
+        process: u32,
+        agent: impl Into<String>,
+    ) -> Session<F>
     where
         F: Default,
     {
         let (user, agent) = (user.into(), agent.into());
-        Session { id, user, agent, purpose: Mutex::default(), files: F::default() }
+        Session { id, user, process, agent, purpose: Mutex::default(), files: F::default() }
     }
 
     /// The client's activity in its own words; empty if it names none.

@@ -21,6 +21,7 @@ use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
 use super::locks::{Lock, Locks};
+use super::third_party::Spoken;
 use super::written::Written;
 use crate::digests::Digests;
 use crate::export::Spot;
@@ -103,6 +104,8 @@ pub(crate) struct FileState {
     /// Given back when it is closed.
     _locks: Vec<Lock>,
     _room: Lease,
+    /// The client's word that another server may read it, while it is open.
+    _word: Option<Spoken>,
     /// One of the uploads, while it may be written to.
     _upload: Option<CountedIn>,
 }
@@ -114,6 +117,8 @@ pub(crate) struct NewFile {
     pub(crate) content: Content,
     pub(crate) locks: Vec<Lock>,
     pub(crate) room: Lease,
+    /// The client's word that another server may read it.
+    pub(crate) word: Option<Spoken>,
     /// Of a file that is to be changed: counted as an upload.
     pub(crate) upload: Option<CountedIn>,
 }
@@ -393,6 +398,7 @@ impl Files {
             changing,
             _locks: new.locks,
             _room: new.room,
+            _word: new.word,
             _upload: new.upload,
         });
         let (_left, left) = oneshot::channel();

@@ -28,5 +28,6 @@ pub(crate) mod stat;
 pub(crate) mod statx;
 #[cfg(test)]
 mod testing;
+pub(crate) mod third_party;
 pub(crate) mod truncate;
 mod written;

@@ -5,10 +5,11 @@
 
 use gridlane_auth::Operation;
 use gridlane_store::{Disposition, Metadata, Opened, StoreError, Visibility, WriteOptions};
+use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::OpenAnswer;
 use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::Open;
-use gridlane_xrd::{ErrorCode, path};
+use gridlane_xrd::third_party::{Role, Wrong, parse};
 
 use super::chmod::MODE_MAX;
 use super::files::{Content, NewFile};
@@ -27,17 +28,29 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let mode = OpenMode::of(request)?;
     context.session.files.check_room()?;
     let room = context.service().open_files.room()?;
-    let spot = context.spot_any(&request.about, mode.verb(), mode.operations())?;
+    let spot = match &mode.copy {
+        // What it may read is what the client may that has said so, and nothing else.
+        Some(Role::Fetch { key, origin }) => {
+            context.service().meetings.fetch(context, &request.about, key, origin).await?
+        }
+        _ => context.spot_any(&request.about, mode.verb(), mode.operations())?,
+    };
     let (content, metadata, locks) = match mode.disposition {
         None => open_to_read(context, &spot, &mode).await?,
         Some(disposition) => open_to_change(context, &spot, &mode, disposition).await?,
+    };
+    let word = match &mode.copy {
+        Some(Role::Source { key, destination, ttl }) => {
+            Some(context.service().meetings.register(context, &spot, key, destination, *ttl).await?)
+        }
+        _ => None,
     };
     let is_pending = matches!(content, Content::Changing { is_pending: true, .. });
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
     let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
     let path = request.about.path.clone();
     let upload = mode.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
-    let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, upload })?;
+    let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, word, upload })?;
     let mut body = Vec::new();
     OpenAnswer { handle, stat }.encode(&mut body);
     if !wants_stat && request.options.has(OpenOptions::COMPRESS) {
@@ -52,6 +65,8 @@ struct OpenMode<'a> {
     request: &'a Open,
     /// To change it, and what has to be there; `None`: to read it.
     disposition: Option<Disposition>,
+    /// Its part in a third-party copy.
+    copy: Option<Role>,
 }
 
 impl OpenMode<'_> {
@@ -60,11 +75,6 @@ impl OpenMode<'_> {
             let text = format!("Unable to open {}; {what}", printable_path(&request.about.path));
             Failure::new(ErrorCode::UNSUPPORTED, text)
         };
-        if path::pairs(&request.about.cgi).any(|(key, _)| key.starts_with(b"tpc.")) {
-            return Err(unsupported(
-                "tpc not supported: this server takes part in no third-party copy over root://",
-            ));
-        }
         if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
             return Err(unsupported("this server opens no file by the template of another"));
         }
@@ -79,7 +89,14 @@ impl OpenMode<'_> {
         } else {
             None
         };
-        Ok(OpenMode { request, disposition })
+        let copy = parse(&request.about.cgi, disposition.is_some()).map_err(|wrong| {
+            let code = match wrong {
+                Wrong::Delegated | Wrong::Checksum => ErrorCode::UNSUPPORTED,
+                _ => ErrorCode::ARG_INVALID,
+            };
+            Failure::new(code, format!("Unable to open {}; {wrong}", printable_path(&request.about.path)))
+        })?;
+        Ok(OpenMode { request, disposition, copy })
     }
 
     /// Operations of which the client has to be allowed one.

@@ -62,7 +62,7 @@ impl<S: Service> Connection<S> {
         let user = String::from_utf8_lossy(&login.user);
         let user = user.chars().filter(|char| !char.is_control()).collect();
         let (sessions, events) = (&self.generation.sessions, self.events.clone());
-        let main = sessions.begin(user, agent_of(login), &self.client, is_tls, events)?;
+        let main = sessions.begin(user, login.process, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
         LoginAnswer { session: session.id, methods: identity::method_list(&offered) }.encode(&mut body);

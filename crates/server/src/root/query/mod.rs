@@ -78,7 +78,7 @@ mod tests {
         });
         let config = async |keys: &str| text(ask(&context, QueryKind::CONFIG, keys).await);
         assert_eq!(config("readv_iov_max readv_ior_max").await, "1024\n2097136\n");
-        assert_eq!(config("foo\ntpc tpcdlg\nvnid").await, "foo\ntpc\ntpcdlg\nvnid\n");
+        assert_eq!(config("foo\ntpc tpcdlg\nvnid").await, "foo\n1\ntpcdlg\nvnid\n");
         assert_eq!(config("chksum").await, "0:adler32,1:crc32c,2:sha256,3:md5,4:crc32\n");
         assert_eq!(config("bind_max\npio_max\nrole\nfattr").await, "15\n5\nserver\n248 65536\n");
         assert_eq!(config("sitename cms start").await, "SITE-X\nnone|\n261122:061050.0\n");
