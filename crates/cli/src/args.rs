@@ -346,6 +346,17 @@ pub(crate) struct ServeArgs {
     /// Largest upload; beyond it the answer is 413
     #[arg(long, value_name = "SIZE", default_value = "16Ti", value_parser = parse_bytes, env = "GRIDLANE_MAX_UPLOAD")]
     pub(crate) max_upload: u64,
+    /// Other servers that files are fetched from and sent to by COPY, beside those with public addresses: addresses, networks,
+    /// `loopback` or `any` (repeatable). A server that listens on loopback alone may also reach loopback
+    #[arg(long, value_name = "NETWORK", env = "GRIDLANE_TPC_ALLOW", value_delimiter = ',')]
+    pub(crate) tpc_allow: Vec<String>,
+    /// Copies between this server and others that run or wait, of one client half of them; beyond it the answer is 503. 0: no
+    /// third-party copies
+    #[arg(long, value_name = "N", default_value_t = gridlane_core::limits::THIRD_PARTY_COPIES_MAX as u32, value_parser = clap::value_parser!(u32).range(..=1_000_000), env = "GRIDLANE_TPC_COPIES")]
+    pub(crate) tpc_copies: u32,
+    /// Send files to other servers for clients that need no credentials too, from wherever they are
+    #[arg(long, env = "GRIDLANE_TPC_PUSH_FOR_ANYONE", value_parser = FalseyValueParser::new())]
+    pub(crate) tpc_push_for_anyone: bool,
     /// The data on the disk before an upload is answered: nothing, the file, or the file and its name
     #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
     pub(crate) durability: Durability,

@@ -124,6 +124,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
             "one was, and its process died without cleaning up: gridlane wan down removes what is left of it"
         }
         Hint::BringUp => "bring one up: gridlane wan up SCENARIO.toml",
+        Hint::AllowAddress => "the operator can allow its network with --tpc-allow",
         Hint::ShowAllRows => "see all names without --only and --quick",
     };
     words.to_owned()

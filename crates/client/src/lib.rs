@@ -40,6 +40,7 @@ pub use gridlane_dav::path::encode_name;
 pub use item::{Item, OddKind, Space};
 pub use listing::{Lister, Listing};
 pub use location::Location;
+pub use metalink::{Replicas, replicas};
 pub use namespace::{make_directory, remove_tree, rename, space};
 pub use session::{Session, connect, quiet_session, session, unsent};
 pub use target::file_target;

@@ -200,6 +200,40 @@ pub(crate) async fn describe_found(
     Ok(file)
 }
 
+/// The replicas of one file, by a metalink.
+#[derive(Debug)]
+pub struct Replicas {
+    /// Where they are, the best first; none of them on this machine.
+    pub sources: Vec<Url>,
+    /// What the metalink says of the file: size and checksums.
+    pub known: Known,
+}
+
+/// The replicas of the file that `source` is, by the metalink that it is itself, as its name says, or by the one that its
+/// server was `found` to have; `None`: it is no metalink. One of several files describes none.
+///
+/// # Errors
+///
+/// `Protocol` when the metalink is of several files, or of another one; and what reading it fails with.
+pub async fn replicas(client: &Client, source: &Url, found: Option<&FoundMetalink>) -> Result<Option<Replicas>> {
+    let refused = |why: String| Error::new(ErrorKind::Protocol, why).fault(Fault::Peer).endpoint(source);
+    let file = match found {
+        Some(found) if !found.is_source => {
+            let described = describe_found(client, source, found).await;
+            Some(described.map_err(|why| refused(format!("the metalink {} is not used: {why}", found.url)))?)
+        }
+        found => {
+            let at = found.map_or(source, |found| &found.url);
+            let Some(mut files) = describe(client, at, found.is_some()).await? else { return Ok(None) };
+            if files.len() > 1 {
+                return Err(refused(format!("the metalink is of {} files, and one is copied", files.len())));
+            }
+            files.pop()
+        }
+    };
+    Ok(file.map(|Described { sources, known, .. }| Replicas { sources, known }))
+}
+
 fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
     // A pipe, a device or nothing at all is left to be copied as it is.
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());

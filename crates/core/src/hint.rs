@@ -138,6 +138,8 @@ hints! {
     GiveCertificate = "give_certificate" => "give a certificate and its key",
     /// Nothing is checked.
     CheckServers = "check_servers" => "let certificates of servers be checked",
+    /// An operator has not allowed an address.
+    AllowAddress = "allow_address" => "the operator can allow its network",
     /// There are no authorities.
     InstallAuthorities = "install_authorities" => "install ca-certificates, or name a file of authorities, or SSL_CERT_FILE",
     /// A line of a file of users is wrong.

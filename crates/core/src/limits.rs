@@ -320,6 +320,18 @@ pub const DIGESTS_PER_CLIENT_MAX: usize = DIGESTS_RUNNING_MAX / CLIENT_PART;
 pub const COPIES_MAX: usize = 16;
 /// Time for which a request waits for its turn to be one of them: then the answer is 503.
 pub const COPY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// The largest number of streams that the request of a third-party copy may wish for: as many as XRootD's server takes.
+pub const COPY_STREAMS_MAX: u32 = 100;
+/// Bytes of the fields that a third-party copy is to send to its remotes, names included, summed over all of them: a head
+/// has room for a token of each source, and one token for 64 sources is not to become megabytes.
+pub const COPY_FIELDS_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a line of a third-party copy's answer, its end not counted. Davix reads with a buffer of this size, so nothing
+/// longer is written, and of what is longer nothing more is kept.
+pub const MARKER_LINE_BYTES_MAX: usize = 1024;
+/// Bytes of the last line of that answer, its end included: with room in davix's buffer for what stands around it.
+pub const FINAL_LINE_BYTES_MAX: usize = 900;
+/// Stripes of one copy that are told apart in markers: as many as davix takes.
+pub const MARKER_STRIPES_MAX: usize = 8192;
 /// Descriptors that a process needs beside those of connections and their files, where there are enough: a runtime's,
 /// listeners, logs, exports, keys.
 pub const DESCRIPTORS_KEPT: u64 = 64;
@@ -486,6 +498,8 @@ pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
 pub const RESOLVING_MAX: usize = 16;
+/// The same of names in one domain, whose name service may be dead: the others go on.
+pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_MAX / 4;
 /// Answers that came on the main stream of a session and wait for the lane of one substream. A lane has 16 requests under way, and
 /// a server answers each once at most: the rest is dropped.
 pub const SUBSTREAM_ANSWERS_WAITING_MAX: usize = 64;
@@ -652,6 +666,7 @@ const _: () = {
     // A body that is refused for its size is drained, so that the client sees the answer.
     assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
     assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);
+    assert!(FINAL_LINE_BYTES_MAX <= MARKER_LINE_BYTES_MAX && COPY_FIELDS_BYTES_MAX > REQUEST_HEAD_BYTES_MAX);
     // A URL of the longest kind still is one piece of text.
     assert!(METALINK_URL_BYTES_MAX < METALINK_TOKEN_BYTES_MAX);
     // What we ask for, we answer: the shortest range takes four bytes.
@@ -847,6 +862,30 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+// --- Third-party copies ------------------------------------------------------------------------
+
+/// Third-party copies that run or wait: each that waits costs a connection, a task and 20 KiB.
+pub const THIRD_PARTY_COPIES_MAX: usize = 4096;
+/// One client has at most this part of them: a transfer service is one client, and has a thousand under way.
+pub const THIRD_PARTY_CLIENT_PART: usize = 2;
+/// Time between two markers. Clients of the field give up a copy that tells nothing for 30 s or longer; dCache, StoRM and XRootD
+/// tell every 5 s, on a loaded machine later.
+pub const THIRD_PARTY_MARKER_INTERVAL: Duration = Duration::from_millis(4500);
+/// The answer to a COPY waits so long for the other server, so that what fails at once has a status of its own.
+pub const THIRD_PARTY_EARLY: Duration = Duration::from_secs(2);
+/// Time without a byte from any source, or to a target, after which a copy fails: what XRootD has.
+pub const THIRD_PARTY_PATIENCE: Duration = Duration::from_secs(60);
+/// Time that another server may take for the beginning of an answer: it may fetch the file from a tape's cache first.
+pub const THIRD_PARTY_ANSWER_MAX: Duration = Duration::from_secs(120);
+/// A copy of which fewer than [`THIRD_PARTY_LEAST_BYTES`] come within this time fails, though something comes.
+pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
+/// 512 B/s: a person at a modem, and no storage.
+pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
+/// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
+pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
+/// Users whose connections to other servers are kept apart, and remembered.
+pub const THIRD_PARTY_USERS_MAX: usize = 1024;
 
 // --- Credentials that we read ------------------------------------------------------------------
 

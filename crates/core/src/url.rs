@@ -185,6 +185,15 @@ impl Url {
         (!user.is_empty() || password.is_some()).then(|| (user, password.unwrap_or_default()))
     }
 
+    /// The same URL without the user and password in it. Its query stays.
+    #[must_use]
+    pub fn without_credentials(mut self) -> Url {
+        // These fail for URLs without a host only, which have neither.
+        let _ = self.inner.set_username("");
+        let _ = self.inner.set_password(None);
+        self
+    }
+
     /// The last part of the path, percent-encoded as it stands; `None` for a directory.
     pub fn file_name(&self) -> Option<&str> {
         self.inner.path_segments()?.next_back().filter(|name| !name.is_empty())
@@ -442,6 +451,20 @@ mod tests {
         assert_eq!(url.endpoint().host, "fe80::1%eth0");
         for bad in ["http://[fe80::1%25]/", "http://[fe80::1%25a%20b]/", "http://[fe80::1%eth0]/"] {
             assert!(Url::parse(bad, Path::new("/")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_user_can_be_left_out() {
+        for (with, without) in [
+            ("https://ada:secret@h:8443/a%20b?authz=x", "https://h:8443/a%20b?authz=x"),
+            ("https://ada@h/", "https://h/"),
+            ("http://h/a?b", "http://h/a?b"),
+            ("root://ada@h//a b?x=y", "root://h//a b?x=y"),
+            ("http://ada@[fe80::1%25eth0]/a", "http://[fe80::1%25eth0]/a"),
+            ("/a/b", "/a/b"),
+        ] {
+            assert_eq!(parse(with).without_credentials(), parse(without), "{with}");
         }
     }
 

@@ -8,7 +8,7 @@
 //! Several ranges at once are asked for with [`ranges`], answered as [`multipart`] and read by
 //! [`multipart_reader`]. [`metalink`]s and the [`link_header`] name the replicas of a file. WebDAV's requests are
 //! in [`propfind`] and [`webdav`], its listings in [`multistatus`] and, for the client, [`multistatus_reader`].
-//! All XML of these goes through one reader, `xml`.
+//! All XML of these goes through one reader, `xml`. Copies between two servers, which a COPY asks for, are in [`third_party`].
 //!
 //! It is no HTTP implementation: the order of messages is decided by `gridlane-front` and
 //! `gridlane-peer`, which own their sockets.
@@ -45,6 +45,7 @@ pub mod ranges;
 pub mod request;
 pub mod response;
 pub mod status;
+pub mod third_party;
 pub mod timestamp;
 pub mod webdav;
 mod xml;

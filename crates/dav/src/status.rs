@@ -27,6 +27,7 @@ statuses! {
     CONTINUE = 100 "Continue";
     OK = 200 "OK";
     CREATED = 201 "Created";
+    ACCEPTED = 202 "Accepted";
     NO_CONTENT = 204 "No Content";
     PARTIAL_CONTENT = 206 "Partial Content";
     MULTI_STATUS = 207 "Multi-Status";
@@ -61,6 +62,7 @@ statuses! {
     NOT_IMPLEMENTED = 501 "Not Implemented";
     BAD_GATEWAY = 502 "Bad Gateway";
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
+    GATEWAY_TIMEOUT = 504 "Gateway Timeout";
     VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
     LOOP_DETECTED = 508 "Loop Detected";

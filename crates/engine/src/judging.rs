@@ -147,6 +147,9 @@ impl Run<'_> {
 
     /// The file has so many bytes.
     async fn agree(&mut self, size_bytes: u64) -> Result<()> {
+        if let Some(max) = self.options.size_bytes_max.filter(|max| size_bytes > *max) {
+            return Err(crate::spec::too_large(max));
+        }
         self.has_new_lanes = true;
         self.target.agree(Some(size_bytes));
         self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });

@@ -14,8 +14,8 @@
 //! again. It is as pure as the plan: the run passes events on to it and carries out its decisions (`judging`). Where
 //! the checksums of pieces are known, lanes compare each piece when its last byte has come (`pieces`).
 //!
-//! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine. One copy
-//! may have all of them.
+//! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine or an open one of a
+//! storage ([`StoredSource`]). One copy may have all of them.
 //!
 //! Small files, of which there are many, do without most of this: [`small`].
 //!
@@ -74,7 +74,7 @@ pub use lane::threads_are_few;
 pub use links::FoundMetalink;
 pub use output::{Manner, Output, Pipe, Stored, Waits};
 pub use pace::RateLimit;
-pub use spec::{CopySpec, OpenTarget, Options, Outcome, TargetSpec};
+pub use spec::{CopySpec, OpenTarget, Options, Outcome, StoredSource, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 

@@ -8,6 +8,7 @@ use gridlane_plan::LaneId;
 
 use crate::meter::{Bursts, Meter};
 use crate::source::Source;
+use crate::spec::StoredSource;
 
 /// A source as the run sees it.
 pub(crate) struct Replica {
@@ -55,9 +56,9 @@ pub(crate) enum Trouble {
 }
 
 impl Replica {
-    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
+    pub(crate) fn new(number: usize, url: gridlane_core::Url, stored: Option<StoredSource>) -> Replica {
         Replica {
-            source: Arc::new(Source::new(number as u32, url)),
+            source: Arc::new(Source::new(number as u32, url).stored(stored)),
             meter: Meter::default(),
             bursts: Bursts::default(),
             received_bytes: 0,

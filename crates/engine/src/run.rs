@@ -227,7 +227,8 @@ impl<'a> Run<'a> {
         let add = |(number, url): (usize, gridlane_core::Url)| {
             judge.add_source(Time::ZERO, true);
             let mute = client.unresponsive.of(&client.asked(&url));
-            let mut replica = Replica::new(number, url);
+            let stored = options.stored.clone().filter(|_| is_alone);
+            let mut replica = Replica::new(number, url, stored);
             replica.was_silent = mute.is_silent(begun);
             if replica.was_silent {
                 judge.votes_mut().give_up(number);
@@ -249,7 +250,9 @@ impl<'a> Run<'a> {
             replicas,
             plan: Plan::new(Settings::default()),
             judge,
-            target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
+            target: Arc::new(
+                Target::new(sink, options.known.pieces.clone(), notify.clone()).at_most(options.size_bytes_max),
+            ),
             pace: Arc::new(Pace::new(options.limit.clone())),
             options,
             wasted_bytes: 0,

@@ -38,7 +38,7 @@ impl Run<'_> {
 
     fn add_served(&mut self, url: Url) {
         let name = url.to_string();
-        let replica = Replica::new(self.replicas.len(), url);
+        let replica = Replica::new(self.replicas.len(), url, None);
         self.judge.add_source(self.pace.now(), false);
         self.observer.event(&Event::Added { source: self.replicas.len(), url: &name });
         self.replicas.push(replica);

@@ -9,6 +9,8 @@ use gridlane_dav::metalink::Format;
 use gridlane_peer::root::SharedSession;
 use gridlane_xrd::answer::StatText;
 
+use crate::spec::StoredSource;
+
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
 const DATE_IS_STRONG_AFTER: Duration = Duration::from_secs(60);
@@ -77,6 +79,8 @@ pub(crate) struct Source {
     pub(crate) number: u32,
     /// The URL that the caller gave.
     pub(crate) url: Url,
+    /// The open file that it is, where it is no URL but in name.
+    pub(crate) stored: Option<StoredSource>,
     known: Mutex<Known>,
 }
 
@@ -97,7 +101,12 @@ struct Known {
 
 impl Source {
     pub(crate) fn new(number: u32, url: Url) -> Source {
-        Source { number, url, known: Mutex::default() }
+        Source { number, url, stored: None, known: Mutex::default() }
+    }
+
+    /// The same, being this open file of a storage.
+    pub(crate) fn stored(self, stored: Option<StoredSource>) -> Source {
+        Source { stored, ..self }
     }
 
     /// Its name in the journal: the URL without secrets, and a hash of its path and query.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Boxed, Checksum, ChecksumKind, Result, Url};
+use gridlane_core::{Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_plan::judge::Known;
-use gridlane_store::{Completion, Found, Target};
+use gridlane_store::{Completion, Found, Object, Target};
 
 use crate::events::Report;
 use crate::links::FoundMetalink;
@@ -83,9 +83,28 @@ impl fmt::Debug for TargetSpec {
     }
 }
 
+/// A source that is an open file of a storage.
+#[derive(Clone)]
+pub struct StoredSource {
+    /// The file.
+    pub object: Arc<dyn Object>,
+    /// Checksums of all its bytes that are known without reading them.
+    pub checksums: Vec<Checksum>,
+}
+
+impl fmt::Debug for StoredSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredSource").field("tag", &self.object.metadata().tag).finish_non_exhaustive()
+    }
+}
+
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The only source is this open file; its URL, of the scheme `file`, is its name in messages.
+    pub stored: Option<StoredSource>,
+    /// A file with more bytes is refused.
+    pub size_bytes_max: Option<u64>,
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
     /// Bytes that could not be compared with any checksum are a failure: nothing becomes visible then.
@@ -112,6 +131,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            stored: None,
+            size_bytes_max: None,
             checksum: None,
             require_verified: false,
             known: Known::default(),
@@ -123,6 +144,12 @@ impl Default for Options {
             upload_answer_max: UPLOAD_ANSWER_MAX,
         }
     }
+}
+
+/// The error of a copy whose file is larger than its target takes.
+pub(crate) fn too_large(max: u64) -> Error {
+    let message = format!("the file has more than the {max} bytes that its target takes");
+    Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).retryable(false)
 }
 
 /// The end of a copy, always with a report.

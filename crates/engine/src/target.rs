@@ -37,6 +37,8 @@ pub(crate) struct Target {
     size_bytes: AtomicU64,
     /// Time that lanes spent writing, in nanoseconds.
     busy_ns: AtomicU64,
+    /// Nothing is written beyond it.
+    bytes_max: u64,
 }
 
 /// The two kinds of targets.
@@ -60,8 +62,14 @@ impl Target {
             pieces: hashes.map(Pieces::new),
             notices,
             size_bytes: AtomicU64::new(u64::MAX),
+            bytes_max: u64::MAX,
             busy_ns: AtomicU64::new(0),
         }
+    }
+
+    /// The same, taking so many bytes at most, however many a source sends that does not say how many there are.
+    pub(crate) fn at_most(self, bytes_max: Option<u64>) -> Target {
+        Target { bytes_max: bytes_max.unwrap_or(u64::MAX), ..self }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -130,6 +138,9 @@ impl Target {
     /// Takes bytes that belong at `offset` and came from `sender`. Those that are there already are thrown
     /// away. Returns how many were new.
     pub(crate) async fn write(&self, lane: LaneId, sender: Sender, bytes: &[u8], offset: u64) -> Result<u64> {
+        if offset.saturating_add(bytes.len() as u64) > self.bytes_max {
+            return Err(crate::spec::too_large(self.bytes_max));
+        }
         match &self.sink {
             Sink::Anywhere(target) => self.write_anywhere(&**target, lane, sender, bytes, offset).await,
             Sink::Ordered(feed) => self.write_in_order(feed, lane, sender, bytes, offset).await,

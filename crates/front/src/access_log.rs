@@ -158,6 +158,10 @@ impl AccessLog {
         self.write_line(record);
     }
 
+    pub(crate) fn write_copy(&self, record: &CopyRecord<'_>) {
+        self.write_line(record);
+    }
+
     /// Records an event of the server that belongs to no request.
     pub fn note(&self, what: &str) {
         self.write_line(&Note { time: timestamp(SystemTime::now()), error: what });
@@ -326,8 +330,47 @@ pub(crate) struct Record<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
+/// The end of a copy between this server and others that a client has asked for.
+#[derive(serde::Serialize)]
+pub struct CopyRecord<'a> {
+    /// When it ended; set where it is written.
+    pub time: String,
+    /// The id of the request that asked for it; the other servers were told it (`X-Request-Id`).
+    pub id: &'a str,
+    /// The address of the client that asked for it.
+    pub client: IpAddr,
+    /// That client, as far as it was proved.
+    pub identity: &'a Identity,
+    /// `pull`, `push` or `local`.
+    pub copy: &'static str,
+    /// The path here.
+    pub path: &'a str,
+    /// The URLs of the other side, without secrets.
+    pub remotes: Vec<String>,
+    /// The size of the file, where it was known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Bytes that this copy moved.
+    pub moved_bytes: u64,
+    /// The time from the request to the end.
+    pub seconds: f64,
+    /// The rate while it ran, in bytes per second.
+    pub rate_bytes_per_s: f64,
+    /// The checksum of the bytes, where they are all there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// True if that was compared with another one.
+    pub verified: bool,
+    /// The purpose of the request (`ClientInfo`, as FTS sends it).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_info: Option<String>,
+    /// Why it failed; nothing where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A client's text about a request in the form in which it is recorded: visible ASCII, and not much of it.
-pub(crate) fn loggable(value: &str) -> String {
+pub fn loggable(value: &str) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
     let plain: String = value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect();
     plain.trim().to_owned()

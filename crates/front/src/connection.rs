@@ -343,6 +343,8 @@ impl<S: Service> Connection<S> {
             client,
             macaroon: self.request.macaroon.as_ref(),
             began: self.request.began,
+            id: &self.request.id,
+            phase: &self.phase,
             kept: &mut self.kept,
         };
         self.generation.service.answer(exchange).await

@@ -17,8 +17,8 @@ pub async fn while_connected(stream: &Stream, answer: impl Future<Output = Reply
     }
 }
 
-/// For the log only.
-fn client_left() -> Reply {
+/// The answer to a client that has left, which is for the log only.
+pub fn client_left() -> Reply {
     let mut reply = Reply::new(Status::CLIENT_LEFT).closing();
     reply.cause = Some("the client left before it was answered".to_owned());
     reply

@@ -10,7 +10,7 @@ use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
 use gridlane_share::budget::{Holder, Share};
 
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, CopyRecord, timestamp};
 use crate::auth::chains::Chains;
 use crate::auth::challenge::AuthMethods;
 use crate::auth::keys::Keys;
@@ -173,6 +173,13 @@ impl Front {
             true => Ok(Connected::uncounted()),
             false => self.throttle.connect(parties),
         }
+    }
+
+    /// Records the end of a copy between servers, in the log and in the audit log.
+    pub fn record_copy(&self, mut record: CopyRecord<'_>) {
+        record.time = timestamp(SystemTime::now());
+        self.access_log.write_copy(&record);
+        self.audit_log.write_copy(&record);
     }
 
     /// Takes a request over root:// from its client's allowance; the exhausted one and the time to wait, if so.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::phase::Phase;
+use crate::phase::{Phase, Stopping};
 
 /// Events other than bytes that end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Idle {
 }
 
 /// The phase of the server at this moment.
-pub(crate) struct PhaseWatch {
+pub struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     seen: Phase,
 }
@@ -74,6 +74,11 @@ impl PhaseWatch {
     pub(crate) fn new(mut phase: watch::Receiver<Phase>) -> PhaseWatch {
         let seen = *phase.borrow_and_update();
         PhaseWatch { phase, seen }
+    }
+
+    /// Tells what goes on beyond a request when the server stops.
+    pub fn stopping(&self) -> Stopping {
+        Stopping::new(self.phase.clone())
     }
 
     /// Looks behind the lock only when there is something new.

@@ -67,7 +67,9 @@ pub mod testing;
 pub mod throttle;
 pub mod transfer;
 
-pub use access_log::AccessLog;
+pub use access_log::{AccessLog, CopyRecord};
+pub use idle::PhaseWatch;
+pub use phase::Stopping;
 pub use server::{Control, Server, Summary};
 pub use service::Service;
 pub use settings::{

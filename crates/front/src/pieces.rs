@@ -12,4 +12,8 @@ pub trait Pieces: Send {
     ///
     /// Nothing is held for it while it waits, neither a turn nor a thread.
     fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<bool>>;
+
+    /// The client has closed its connection, and the rest is not wanted any longer. It is called before the source is dropped;
+    /// one that is dropped without that was cut off by the server's end.
+    fn client_left(&mut self) {}
 }

@@ -11,6 +11,7 @@ use gridlane_xrd::{PathArg, QueryKind, Request};
 use crate::body::{Body, Wire};
 use crate::client::Client;
 use crate::front::Front;
+use crate::idle::PhaseWatch;
 use crate::metrics::Page;
 use crate::reply::Reply;
 use crate::root::answer::Outcome;
@@ -32,6 +33,10 @@ pub struct Exchange<'a, K> {
     pub macaroon: Option<&'a Secret>,
     /// The time of the request's first byte.
     pub began: Instant,
+    /// The request's id in the logs and in its answer.
+    pub id: &'a str,
+    /// The phase of the server's life.
+    pub phase: &'a PhaseWatch,
     /// State that is kept for the next request of the connection.
     pub kept: &'a mut K,
 }

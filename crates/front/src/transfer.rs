@@ -284,12 +284,24 @@ pub(crate) async fn send_pieces(
         let mut written = 0;
         let outcome = write(stream, &buffer[start..], &mut patience, &mut written).await;
         *sent += written.saturating_sub((CHUNK_HEAD_BYTES - start) as u64).min(len as u64);
+        if outcome.is_err() && has_more {
+            rest.client_left();
+        }
         outcome?;
         if !has_more {
             return Ok(());
         }
         buffer.truncate(CHUNK_HEAD_BYTES);
-        has_more = rest.next(&mut buffer).await?;
+        let next = tokio::select! {
+            biased;
+            next = rest.next(&mut buffer) => Some(next?),
+            // Made only where there is something to wait for.
+            () = stream.closed() => None,
+        };
+        has_more = next.ok_or_else(|| {
+            rest.client_left();
+            io::Error::from(io::ErrorKind::ConnectionAborted)
+        })?;
     }
 }
 

@@ -14,6 +14,7 @@ use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::addresses::AddressRules;
 use crate::identity::{Identity, IdentityId, InUse};
 use crate::proxy::{Proxies, Proxy, ProxyKind};
 use crate::race::{Failures, race};
@@ -33,6 +34,8 @@ pub struct Dialer {
     proxies: Arc<Proxies>,
     resolver: Arc<Resolver>,
     speech: Speech,
+    /// `None`: connections are made to every address.
+    rules: Option<Arc<AddressRules>>,
 }
 
 /// TLS settings, which keep sessions to go on from: each identity has its own.
@@ -115,7 +118,7 @@ impl Dialer {
     pub fn new(trust: Trust) -> Dialer {
         let (tls, proxies, speech) = Default::default();
         let (trust, resolver) = (Arc::new(trust), Arc::new(Resolver::new()));
-        Dialer { trust, tls, proxies, resolver, speech }
+        Dialer { trust, tls, proxies, resolver, speech, rules: None }
     }
 
     /// The protocols found at servers that did not answer as they should.
@@ -129,7 +132,18 @@ impl Dialer {
         self
     }
 
-    /// The way to the host and port of `url`. A proxy that cannot be used is an error of the caller.
+    /// Connections are made to addresses that `rules` allow and to no others: to those of a name that are allowed, if it
+    /// has several. Each is checked when it is connected to, wherever its name is from.
+    ///
+    /// Of a server behind a proxy only an address that is written in the URL is checked, where the proxy looks names up
+    /// itself; and none of a proxy's own.
+    pub fn addresses(mut self, rules: AddressRules) -> Dialer {
+        self.rules = Some(Arc::new(rules));
+        self
+    }
+
+    /// The way to the host and port of `url`. A proxy that cannot be used is an error of the caller, and so is an address in
+    /// the URL that the [rules](Dialer::addresses) refuse.
     pub fn route(&self, url: &Url) -> Result<Route> {
         let is_tls = match url.scheme() {
             // TLS of `roots` begins inside of the connection, after XRootD's handshake.
@@ -137,6 +151,9 @@ impl Dialer {
             Scheme::Https => true,
             Scheme::File => return Err(Error::new(ErrorKind::Other, "a file is not dialled")),
         };
+        if let (Some(rules), Ok(address)) = (&self.rules, url.host().parse()) {
+            rules.check(SocketAddr::new(address, url.port()))?;
+        }
         let proxy = self.proxies.of(url)?;
         let is_forwarded = !is_tls
             && proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http | ProxyKind::Https));
@@ -163,7 +180,7 @@ impl Dialer {
                     let name =
                         format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
                     let tls = if target.is_tls { Some(self.tls(&route.identity)?) } else { None };
-                    self.reach(&target.host, target.port, tls, reached)
+                    self.reach((&target.host, target.port), self.rules.as_deref(), tls, reached)
                         .await
                         .map_err(|error| error.endpoint(name))
                 }
@@ -180,7 +197,8 @@ impl Dialer {
                     // A proxy learns nothing of the user.
                     let anonymous = Identity::default();
                     let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(&anonymous)?) } else { None };
-                    let dialled = self.reach(&proxy.host, proxy.port, tls, &|_| {}).await.map_err(failed)?;
+                    let dialled = self.reach((&proxy.host, proxy.port), None, tls, &|_| {}).await;
+                    let dialled = dialled.map_err(failed)?;
                     match (proxy.kind, target) {
                         (ProxyKind::Socks5 { resolves }, Some(target)) => {
                             self.through_socks(dialled, proxy, resolves, target, &route.identity).await
@@ -225,6 +243,10 @@ impl Dialer {
             true => socks::Place::Name(target.host.clone(), target.port),
             false => {
                 let addresses = self.resolver.resolve(&target.host, target.port).await?;
+                let addresses = match &self.rules {
+                    Some(rules) => rules.keep(addresses)?,
+                    None => addresses,
+                };
                 socks::Place::Address(addresses[0])
             }
         };
@@ -241,11 +263,11 @@ impl Dialer {
         Ok(secured)
     }
 
-    /// Connects to the first address of `host` that answers, with TLS if it is given.
+    /// Connects to the first address of a host that answers, of those that `rules` allow, with TLS if it is given.
     async fn reach(
         &self,
-        host: &str,
-        port: u16,
+        (host, port): (&str, u16),
+        rules: Option<&AddressRules>,
         tls: Option<Arc<ClientConfig>>,
         reached: Reached<'_>,
     ) -> Result<Dialled> {
@@ -254,6 +276,11 @@ impl Dialer {
             None => None,
         };
         let addresses = self.resolver.resolve(host, port).await?;
+        let addresses = match rules {
+            // They are the ones that are connected to: nothing is looked up again.
+            Some(rules) => rules.keep(addresses)?,
+            None => addresses,
+        };
         let has_choice = addresses.len() > 1;
         let (address, dialled) = first_of(addresses, tls, reached, &self.speech).await?;
         if has_choice {
@@ -570,6 +597,54 @@ mod tests {
             .map(|_| ())
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+
+    #[tokio::test]
+    async fn what_an_operator_does_not_allow_is_not_connected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = |host: &str| Url::parse_absolute(&format!("http://{host}:{port}/")).unwrap();
+        let dialer = |rules| Dialer::new(Trust::default()).addresses(rules);
+        let public = dialer(AddressRules::public());
+        // Written as an address there is no way to it, in whatever manner it is written.
+        for host in ["127.0.0.1", "0x7f.1", "2130706433", "[::1]", "[::ffff:7f00:1]", "0", "10.0.0.1"] {
+            let error = public.route(&url(host)).unwrap_err();
+            assert_eq!((error.kind(), error.whose_fault()), (ErrorKind::Denied, Fault::Caller), "{host}");
+        }
+        // A name has to be looked up; what it means is not told.
+        let route = public.route(&url("localhost")).unwrap();
+        let error = public.dial(&route).await.map(|_| ()).unwrap_err();
+        assert_eq!((error.kind(), error.whose_fault()), (ErrorKind::Denied, Fault::Caller));
+        assert!(!error.is_retryable() && !error.is_unreached(), "{error}");
+        let text = error.to_string();
+        assert!(!text.contains("127.") && !text.contains("::1") && text.contains("localhost"), "{text}");
+        let came = timeout(Duration::from_millis(1), listener.accept()).await;
+        assert!(came.is_err(), "nothing came");
+        // The one address of the name that is allowed is tried.
+        let some = dialer(AddressRules::public().allow("127.0.0.1".parse().unwrap()));
+        let dialled = some.dial(&some.route(&url("localhost")).unwrap()).await.unwrap();
+        assert_eq!(dialled.stream.peer().port(), port);
+        let loopback = dialer(AddressRules::public().allow_loopback());
+        loopback.dial(&loopback.route(&url("127.0.0.1")).unwrap()).await.unwrap();
+    }
+
+    /// A proxy is where its operator put it; what is behind it may be refused all the same.
+    #[tokio::test]
+    async fn a_proxy_is_allowed_and_what_is_behind_it_need_not_be() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxied = |scheme: &str| {
+            let proxy = format!("{scheme}://{}", listener.local_addr().unwrap());
+            let proxies = Proxies::from_environment(|name| (name == "all_proxy").then(|| proxy.clone()));
+            Dialer::new(Trust::default()).proxies(proxies).addresses(AddressRules::public())
+        };
+        let url = |text| Url::parse_absolute(text).unwrap();
+        let dialer = proxied("http");
+        assert_eq!(dialer.route(&url("http://10.0.0.1/")).unwrap_err().kind(), ErrorKind::Denied);
+        assert!(dialer.dial(&dialer.route(&url("http://h.example/")).unwrap()).await.is_ok());
+        // The address is found here, and checked.
+        let dialer = proxied("socks5");
+        let error = dialer.dial(&dialer.route(&url("http://localhost/")).unwrap()).await.map(|_| ());
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Denied);
     }
 
     #[test]

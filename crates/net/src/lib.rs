@@ -8,11 +8,12 @@
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
 //! module), directly or through the proxy that the environment names (see `proxy`). [`Speech`] finds the protocol of a
-//! server that does not answer as it should.
+//! server that does not answer as it should. [`AddressRules`] say which addresses it connects to for others.
 //!
 //! It knows no HTTP, keeps no pool and retries nothing.
 
 mod accept;
+mod addresses;
 mod client_certs;
 mod dial;
 pub mod file;
@@ -38,6 +39,7 @@ mod stream;
 pub mod tls;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
+pub use addresses::AddressRules;
 pub use dial::{Dialer, Dialled, Reached, Route};
 pub use framing::RecordEnds;
 pub use identity::{Identity, IdentityId};

@@ -1,29 +1,43 @@
 //! From a name to the addresses to try, in the order to try them (RFC 8305, sections 3 and 4).
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use gridlane_core::limits::{ADDRESSES_MAX, FAMILY_MEMORY_MAX, RESOLVE_MAX, RESOLVING_MAX};
+use gridlane_core::limits::{
+    ADDRESSES_MAX, FAMILY_MEMORY_MAX, RESOLVE_MAX, RESOLVING_MAX, RESOLVING_OF_DOMAIN_MAX,
+};
 use gridlane_core::{Error, ErrorKind, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 /// Hosts that are remembered before the oldest are forgotten.
 const HOSTS_KEPT: usize = 256;
 
+/// The answer of the name service: addresses, with port 0, or why there are none. `None`: it has not come.
+type Answer = Option<std::result::Result<Vec<SocketAddr>, String>>;
+/// Asks the name service.
+type Ask = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
 /// Resolves names, and remembers which family of addresses worked.
 pub(crate) struct Resolver {
-    /// A question to a dead name service holds a thread for half a minute: only so many do at once.
-    turns: Arc<Semaphore>,
+    questions: Arc<Questions>,
     /// True if it was IPv6 that connected; and the moment since which that is known.
     winners: Mutex<HashMap<String, (bool, Instant)>>,
 }
 
 impl Resolver {
     pub(crate) fn new() -> Resolver {
-        Resolver { turns: Arc::new(Semaphore::new(RESOLVING_MAX)), winners: Mutex::default() }
+        Resolver::asking(|name| (name, 0).to_socket_addrs().map(Iterator::collect))
+    }
+
+    fn asking(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Resolver {
+        let turns = Arc::new(Semaphore::new(RESOLVING_MAX));
+        let (of_domains, open) = Default::default();
+        let questions = Questions { turns, of_domains, open, ask: Box::new(ask) };
+        Resolver { questions: Arc::new(questions), winners: Mutex::default() }
     }
 
     /// The addresses of `host` in the order to try them; never none. A literal is its own address, with
@@ -47,21 +61,27 @@ impl Resolver {
         if let Ok(address) = host.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let name = host.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            // The turn ends with the question, not when its caller stops to wait for it.
-            let _turn = turn;
-            (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
-        });
-        match asked.await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(cause)) => {
-                let message = format!("the name {host:?} has no address: {cause}");
-                let error = Error::new(ErrorKind::Network, message);
-                Err(error.hint("check the spelling and this machine's name service"))
+        loop {
+            let (mut answer, question) = self.questions.join(&host);
+            let asks = question.is_some();
+            if let Some(question) = question {
+                question.ask().await;
             }
-            Err(cause) => Err(Error::new(ErrorKind::Other, format!("the name was not looked up: {cause}"))),
+            let answer = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+            return match answer {
+                Some(Ok(mut found)) => {
+                    found.iter_mut().for_each(|address| address.set_port(port));
+                    Ok(found)
+                }
+                Some(Err(cause)) => {
+                    let message = format!("the name {host:?} has no address: {cause}");
+                    let error = Error::new(ErrorKind::Network, message);
+                    Err(error.hint("check the spelling and this machine's name service"))
+                }
+                // The one that would have asked was given up before its turn came.
+                None if !asks => continue,
+                None => Err(Error::new(ErrorKind::Other, "the name was not looked up")),
+            };
         }
     }
 
@@ -84,6 +104,78 @@ impl Resolver {
         let winners = self.winners.lock().unwrap_or_else(PoisonError::into_inner);
         winners.get(host).filter(|(_, at)| at.elapsed() < FAMILY_MEMORY_MAX).map(|(is_ipv6, _)| *is_ipv6)
     }
+}
+
+/// Questions to the name service. A dead one holds a thread for half a minute: so a name is asked for once, however many
+/// wait for it; a domain has a part of the turns, and there are only so many.
+struct Questions {
+    turns: Arc<Semaphore>,
+    of_domains: Mutex<HashMap<String, Weak<Semaphore>>>,
+    /// Those without an answer, by name.
+    open: Mutex<HashMap<String, watch::Receiver<Answer>>>,
+    ask: Box<Ask>,
+}
+
+/// A question that is open until this is dropped.
+struct Open {
+    questions: Arc<Questions>,
+    name: String,
+    tell: watch::Sender<Answer>,
+}
+
+impl Questions {
+    /// The answer for `name`, when it comes; with the question, if there is none open that it is the answer to.
+    fn join(self: &Arc<Questions>, name: &str) -> (watch::Receiver<Answer>, Option<Open>) {
+        // A panic elsewhere leaves nothing half-done here.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = open.get(name) {
+            return (answer.clone(), None);
+        }
+        let (tell, answer) = watch::channel(None);
+        open.insert(name.to_owned(), answer.clone());
+        (answer, Some(Open { questions: Arc::clone(self), name: name.to_owned(), tell }))
+    }
+
+    fn turns_of(&self, domain: &str) -> Arc<Semaphore> {
+        let mut of_domains = self.of_domains.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = of_domains.get(domain).and_then(Weak::upgrade) {
+            return turns;
+        }
+        of_domains.retain(|_, turns| turns.strong_count() > 0);
+        let turns = Arc::new(Semaphore::new(RESOLVING_OF_DOMAIN_MAX));
+        of_domains.insert(domain.to_owned(), Arc::downgrade(&turns));
+        turns
+    }
+}
+
+impl Open {
+    /// Asks when it is its turn. The answer comes later.
+    async fn ask(self) {
+        let of_domain = self.questions.turns_of(domain(&self.name));
+        // While it waits for the first it has no turn of others. Semaphores are never closed.
+        let turns =
+            (of_domain.acquire_owned().await, Arc::clone(&self.questions.turns).acquire_owned().await);
+        tokio::task::spawn_blocking(move || {
+            // The turns end with the question, not when its callers stop to wait for it.
+            let _turns = turns;
+            let found = (self.questions.ask)(&self.name).map_err(|cause| cause.to_string());
+            self.tell.send_replace(Some(found));
+        });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(&self.name);
+    }
+}
+
+/// The end of a name, whose name service answers for it: its last two parts.
+fn domain(name: &str) -> &str {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let before = name.rmatch_indices('.').nth(1);
+    before.map_or(name, |(at, _)| &name[at + 1..])
 }
 
 /// The addresses with their families alternating, each family in the resolver's order. The first is of the
@@ -146,6 +238,90 @@ mod tests {
         assert!(matches!(zoned[..], [SocketAddr::V6(v6)] if v6.scope_id() != 0), "{zoned:?}");
         let error = resolver.resolve("no.such.name.invalid", 7).await.unwrap_err();
         assert!(error.message().contains("no.such.name.invalid"), "{error}");
+    }
+
+    /// A name service that answers for names in `.dead` when it is told to, and counts what it is asked.
+    fn asking() -> (Resolver, std::sync::mpsc::Sender<()>, Arc<Mutex<Vec<String>>>) {
+        let (dies, is_told) = std::sync::mpsc::channel::<()>();
+        let (is_told, asked) = (Mutex::new(is_told), Arc::new(Mutex::new(Vec::new())));
+        let counts = Arc::clone(&asked);
+        let resolver = Resolver::asking(move |name| {
+            counts.lock().unwrap().push(name.to_owned());
+            if name.ends_with(".dead") {
+                // Until the test is over.
+                let _ = is_told.lock().unwrap().recv();
+            }
+            Ok(all(&["192.0.2.1:0"]))
+        });
+        (resolver, dies, asked)
+    }
+
+    #[tokio::test]
+    async fn dead_name_services_leave_turns_to_others() {
+        let (resolver, dies, asked) = asking();
+        let resolver = Arc::new(resolver);
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..100 {
+            for name in ["one.dead", "two.dead", "three.dead"] {
+                let resolver = Arc::clone(&resolver);
+                let name = if number < 50 { name.to_owned() } else { format!("h{number}.{name}") };
+                waiting.spawn(async move { resolver.resolve(&name, 1).await });
+            }
+        }
+        // Three domains have three quarters.
+        let open_max = 3 * RESOLVING_OF_DOMAIN_MAX;
+        while asked.lock().unwrap().len() < open_max {
+            tokio::task::yield_now().await;
+        }
+        for name in ["alive.example", "also.alive.example"] {
+            assert_eq!(resolver.resolve(name, 7).await.unwrap(), all(&["192.0.2.1:7"]));
+        }
+        let names = asked.lock().unwrap().clone();
+        assert_eq!(names.len(), open_max + 2, "{names:?}");
+        let again = names.iter().filter(|name| *name == "one.dead").count();
+        assert_eq!(again, 1, "a name is asked for once: {names:?}");
+        // The service comes back: all have their answer, and nothing is kept.
+        drop(dies);
+        while let Some(found) = waiting.join_next().await {
+            assert_eq!(found.unwrap().unwrap(), all(&["192.0.2.1:1"]));
+        }
+        assert_eq!(resolver.questions.turns.available_permits(), RESOLVING_MAX);
+        assert!(resolver.questions.open.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_that_gives_up_leaves_the_question_to_those_who_wait() {
+        let (resolver, dies, asked) = asking();
+        let resolver = Arc::new(resolver);
+        let turns = Arc::clone(&resolver.questions.turns).acquire_many_owned(RESOLVING_MAX as u32).await;
+        let look_up = || {
+            let resolver = Arc::clone(&resolver);
+            tokio::spawn(async move { resolver.resolve("a.example", 1).await })
+        };
+        let (first, second) = (look_up(), look_up());
+        while resolver.questions.open.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        first.abort();
+        assert!(first.await.is_err());
+        drop(turns);
+        assert_eq!(second.await.unwrap().unwrap(), all(&["192.0.2.1:1"]));
+        assert_eq!(*asked.lock().unwrap(), ["a.example"]);
+        drop(dies);
+    }
+
+    #[test]
+    fn a_domain_is_the_end_of_a_name() {
+        for (name, end) in [
+            ("a.b.example.org", "example.org"),
+            ("example.org.", "example.org"),
+            ("h", "h"),
+            ("", ""),
+            (".", ""),
+            ("..", "."),
+        ] {
+            assert_eq!(domain(name), end, "{name}");
+        }
     }
 
     #[test]

@@ -12,9 +12,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
 use gridlane_net::Identity;
 use gridlane_net::tls::ClientIdentity;
+
+use crate::forwarded::{Field, Forwarded, Given};
 
 /// A token, and where it is from: a file or a variable, as a person knows it.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ struct Inner {
     forward_to: Vec<HostPattern>,
     /// Endpoints that the user named.
     named: Mutex<Vec<Url>>,
+    /// What was given for single servers, in place of all that is above but the identity.
+    given: Option<Given>,
 }
 
 /// True if the user and password of a URL are sent to its server by HTTP: over TLS, or where the server is this machine
@@ -118,7 +122,23 @@ impl Credentials {
             true => Identity::new(shown),
             false => Identity::default(),
         };
-        Credentials(Arc::new(Inner { identity, token, certificate, forward_to, named: Mutex::default() }))
+        let (named, given) = Default::default();
+        Credentials(Arc::new(Inner { identity, token, certificate, forward_to, named, given }))
+    }
+
+    /// Header fields that a user has given for requests to certain servers: those of a third-party copy. Nothing needs to
+    /// be [named](Credentials::name), and no other host ever sees them.
+    ///
+    /// A request carries the fields of the URL that it began at, or else the first ones for the endpoint of that URL. Where
+    /// a redirect leads to another endpoint, only those go along that are known to be no secrets, and a secret in clear to
+    /// another machine is an error of kind [`Denied`](ErrorKind::Denied). A request's own fields stand, but `User-Agent`.
+    /// Over root:// the token of `Authorization` is that of the login, which sends it over TLS only; nothing else is sent.
+    ///
+    /// Connections to these endpoints belong to `identity`: the next credentials with it find them. An error of kind
+    /// [`Usage`](ErrorKind::Usage), the caller's fault, for fields that cannot be sent or are a request's own.
+    pub fn forwarding(identity: Identity, given: Vec<Forwarded>) -> Result<Credentials> {
+        let given = Some(Given::new(given)?);
+        Ok(Credentials(Arc::new(Inner { identity, given, ..Inner::default() })))
     }
 
     /// The identity of connections on which they may be shown.
@@ -136,7 +156,27 @@ impl Credentials {
 
     /// True if there are no credentials.
     pub fn is_empty(&self) -> bool {
-        self.0.identity.is_anonymous()
+        self.0.identity.is_anonymous() && self.0.given.is_none()
+    }
+
+    /// True if they are [what was given for single servers](Credentials::forwarding).
+    pub(crate) fn are_given(&self) -> bool {
+        self.0.given.is_some()
+    }
+
+    /// The fields that were given for requests that begin at `origin`.
+    pub(crate) fn given(&self, origin: &Url) -> Option<&Arc<[Field]>> {
+        self.0.given.as_ref()?.of(origin)
+    }
+
+    /// What to do about a host that has not seen them because it may not.
+    pub(crate) fn hint_withheld(&self, host: &str) -> Hint {
+        match self.are_given() {
+            true => {
+                "a credential that is given for a server is sent to that server, and on to no other".into()
+            }
+            false => Hint::ForwardCredentials { host: host.to_owned() },
+        }
     }
 
     /// True if the operator named this host for the user's secrets, wherever the redirect to it is from.
@@ -146,6 +186,9 @@ impl Credentials {
 
     /// True if the server of `at` may see them, in a request that began at `origin`. TLS is checked elsewhere.
     pub fn may_see(&self, origin: &Url, at: &Url) -> bool {
+        if self.are_given() {
+            return at.same_endpoint(origin) && self.given(origin).is_some();
+        }
         let is_named = || {
             let named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
             named.iter().any(|known| known.same_endpoint(at))
@@ -156,6 +199,14 @@ impl Credentials {
     /// The token that is valid now; `None` without one.
     pub fn token(&self) -> Result<Option<Token>> {
         self.0.token.as_ref().map(|source| source.token()).transpose()
+    }
+
+    /// The token that is valid now for the login of a request that began at `origin`; `None` without one.
+    pub(crate) fn login_token(&self, origin: &Url) -> Result<Option<Token>> {
+        match &self.0.given {
+            Some(given) => Ok(given.token(origin)),
+            None => self.token(),
+        }
     }
 
     /// The name of the certificate of the user's connections.
@@ -183,6 +234,7 @@ impl fmt::Debug for Credentials {
             .field("has_token", &self.0.token.is_some())
             .field("certificate", &self.0.certificate)
             .field("forward_to", &self.0.forward_to)
+            .field("given", &self.0.given)
             .finish_non_exhaustive()
     }
 }

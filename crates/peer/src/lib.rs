@@ -26,7 +26,8 @@
 //! [`http::Client::connect`] and [`root::Client::open`]. That is what the engine's lanes do.
 //!
 //! One process may serve many users. [`Credentials`] have an identity, and a connection, a session, a ticket of TLS and what a
-//! server said belong to one: [`Client::credentials`] makes the client of another user, which shares the rest.
+//! server said belong to one: [`Client::credentials`] makes the client of another user, which shares the rest. What a user
+//! has given for single requests to single servers, a third-party copy's, is in [`Credentials::forwarding`].
 //!
 //! What it is not: it copies nothing, has no plan, retries nothing that may have been done, and writes to no disk.
 //!
@@ -35,6 +36,7 @@
 mod client;
 mod credentials;
 pub mod descriptors;
+mod forwarded;
 pub mod http;
 mod memory;
 pub mod paths;
@@ -45,4 +47,5 @@ pub mod unresponsive;
 
 pub use client::Client;
 pub use credentials::{Certificate, Credentials, HostPattern, Token, TokenSource, sends_password};
+pub use forwarded::Forwarded;
 pub use memory::{Asked, Memory};

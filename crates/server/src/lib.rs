@@ -41,9 +41,11 @@ mod root;
 mod serving;
 mod storage_checks;
 mod storage_service;
+mod third_party;
 
 pub use export::{Compat, Export, open_to_anyone};
 pub use storage_service::{StorageService, StorageSettings, settings_of};
+pub use third_party::ThirdPartySettings;
 
 /// A server of storage.
 pub type Server = gridlane_front::Server<StorageService>;

@@ -13,7 +13,9 @@ use crate::export::Place;
 use crate::origin::Origin;
 use crate::recent::Recent;
 use crate::storage_service::StorageService;
-use crate::{conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate};
+use crate::{
+    conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate, third_party,
+};
 use gridlane_front::body::{Body, Wire};
 use gridlane_front::disconnect::while_connected;
 use gridlane_front::reply::Reply;
@@ -21,7 +23,7 @@ use gridlane_front::service::Exchange;
 
 /// Answers a request by its method and target; a PUT reads its body here.
 pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Recent>) -> Reply {
-    let Exchange { head, body, wire, client, macaroon, began, kept: recent } = exchange;
+    let Exchange { head, body, wire, client, macaroon, began, id, phase, kept: recent } = exchange;
     let path = match (&head.method, &head.target) {
         (Method::Unknown(_), _) => {
             return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
@@ -49,6 +51,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
             return options::not_allowed(service, head, &place);
         }
         Method::Get | Method::Head | Method::Propfind => &[Operation::Stat],
+        Method::Copy if third_party::is_pull(head) => &[Operation::Create, Operation::Overwrite],
         Method::Copy => &[Operation::Read],
         Method::Put => &[Operation::Create, Operation::Overwrite],
         Method::Proppatch => &[Operation::Overwrite],
@@ -104,6 +107,21 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         Method::Mkcol => Box::pin(mkcol::answer(service, head, spot)).await,
         Method::Copy | Method::Move => {
             let stream = &wire.stream;
+            if head.method == Method::Copy {
+                let request = third_party::Request {
+                    service,
+                    head,
+                    path,
+                    spot: &spot,
+                    origin: &origin,
+                    stream,
+                    id,
+                    phase,
+                };
+                if let Some(reply) = Box::pin(third_party::answer(request)).await {
+                    return reply;
+                }
+            }
             Box::pin(while_connected(stream, relocate::answer(service, head, path, &spot, &origin))).await
         }
         _ => options::not_allowed(service, head, &Place::Inside(spot)),

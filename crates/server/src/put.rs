@@ -123,8 +123,8 @@ async fn receive(
 }
 
 /// The state at the target, and what may be done to it.
-struct Target {
-    expectation: Expectation,
+pub(crate) struct Target {
+    pub(crate) expectation: Expectation,
     /// It is expected because the rules allow the client nothing else, and not because the client says so.
     by_rules: Option<MayStore>,
     /// The client says that it must not replace anything.
@@ -133,7 +133,7 @@ struct Target {
 
 impl Target {
     /// Looks at the target: what the client may do with it, and if it is as the request demands.
-    async fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
+    pub(crate) async fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
         let current = look(spot.storage(), &spot.object).await?;
         let (was_there, keeps) = (current.is_some(), !overwrites);
         let may = spot.may_store(current.is_some()).map_err(|denial| spot.denied(denial))?;
@@ -178,7 +178,7 @@ fn is_taken() -> Reply {
 }
 
 /// The field of ownCloud's clients, and of rclone, that says when the file was last changed.
-const MODIFIED: &str = "X-OC-Mtime";
+pub(crate) const MODIFIED: &str = "X-OC-Mtime";
 
 /// Refuses what the head alone shows to be impossible.
 fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) -> Result<(), Reply> {

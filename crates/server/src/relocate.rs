@@ -25,11 +25,6 @@ use crate::storage_service::StorageService;
 use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::budget;
 
-/// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
-const THIRD_PARTY: [&str; 4] =
-    ["credential", "x-number-of-streams", "requirechecksumverification", "copy-header"];
-const THIRD_PARTY_PREFIX: &str = "transferheader";
-
 /// A move or copy.
 struct Task<'a> {
     service: &'a StorageService,
@@ -79,20 +74,10 @@ fn prepare<'a>(
 ) -> Result<Task<'a>, Reply> {
     conditions::check_no_body(head)?;
     let moves = head.method == Method::Move;
-    let is_third_party = |name: &str| THIRD_PARTY.contains(&name) || name.starts_with(THIRD_PARTY_PREFIX);
-    if !moves && head.headers.contains("source") {
-        let what = "a COPY with Source would fetch from another server, which this one does not offer";
-        return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
-    }
     let destination = Destination::parse(&head.headers).map_err(refused)?;
     if !origin.is_ours(service, &destination) {
         let what = "the Destination is on another server, and this one does not copy to others";
         return Err(Reply::failure(Status::BAD_GATEWAY, what));
-    }
-    if !moves && head.headers.iter().any(|(name, _)| is_third_party(name)) {
-        let what = "this server offers no third-party copy; within the server a COPY needs no Credential, \
-                    X-Number-Of-Streams, RequireChecksumVerification or TransferHeader fields";
-        return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
     }
     let target = destination.resource_path().map_err(refused)?;
     let depth = match moves {

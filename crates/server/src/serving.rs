@@ -22,6 +22,7 @@ use crate::root::places::{Context, Places as _};
 use crate::root::{close, requests, third_party};
 use crate::storage_checks::{self, StorageChecks};
 use crate::storage_service::{StorageService, StorageSettings};
+use crate::third_party::ThirdParty;
 use crate::{cors, methods};
 
 impl Service for StorageService {
@@ -43,6 +44,10 @@ impl Service for StorageService {
             turns.resize(settings.device.of_each(devices.len()));
         }
         let front = Arc::clone(front);
+        let third_party = settings.third_party.map(|settings| {
+            let before = before.and_then(|before| before.third_party.as_deref());
+            Arc::new(ThirdParty::new(settings, before))
+        });
         Ok(match before {
             Some(before) => StorageService {
                 front,
@@ -51,6 +56,7 @@ impl Service for StorageService {
                 open_files: Arc::clone(&before.open_files),
                 meetings: Arc::clone(&before.meetings),
                 storage_checks: Arc::clone(&before.storage_checks),
+                third_party,
             },
             None => StorageService {
                 exports,
@@ -58,6 +64,7 @@ impl Service for StorageService {
                 open_files: Arc::new(OpenFiles::of(Arc::clone(&front.budgets.open_files))),
                 meetings: Arc::default(),
                 storage_checks: StorageChecks::default(),
+                third_party,
                 front,
             },
         })
@@ -79,10 +86,14 @@ impl Service for StorageService {
     }
 
     fn budgets(&self) -> Vec<Arc<Budget>> {
-        self.exports.turns().into_iter().flat_map(|turns| turns.budgets()).collect()
+        let copies = self.third_party.iter().map(|third_party| Arc::clone(third_party.budget()));
+        self.exports.turns().into_iter().flat_map(|turns| turns.budgets()).chain(copies).collect()
     }
 
     async fn metrics(&self, page: &mut Page) {
+        if let Some(third_party) = &self.third_party {
+            third_party.metrics(page);
+        }
         let turns = self.exports.turns();
         page.gauge(
             "disk_operations_running",

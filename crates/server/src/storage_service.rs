@@ -14,6 +14,7 @@ use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
 use crate::root::third_party::Meetings;
 use crate::storage_checks::StorageChecks;
+use crate::third_party::{ThirdParty, ThirdPartySettings};
 
 /// An operator's settings of storage.
 #[derive(Clone, Default)]
@@ -22,6 +23,8 @@ pub struct StorageSettings {
     pub exports: Vec<Export>,
     /// The shares of each device.
     pub device: DeviceShares,
+    /// Copies between this server and others; `None`: there are none.
+    pub third_party: Option<ThirdPartySettings>,
 }
 
 impl StorageSettings {
@@ -39,6 +42,7 @@ pub struct StorageService {
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) meetings: Arc<Meetings>,
     pub(crate) storage_checks: StorageChecks,
+    pub(crate) third_party: Option<Arc<ThirdParty>>,
 }
 
 /// Settings that serve `storage` to every client as the only export, read-only, at `listen`, without TLS and without a

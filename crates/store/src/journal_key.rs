@@ -82,6 +82,12 @@ impl JournalKeys {
         JournalKeys { path: None, found: Arc::new(found) }
     }
 
+    /// Those of one user among the many of a server: what one has left half done is no beginning for another.
+    pub fn of_user(&self, user: &str) -> JournalKeys {
+        let derived = self.key().map(|key| JournalKey::new(&key.tag(&[b"user", user.as_bytes()])));
+        JournalKeys { path: None, found: Arc::new(OnceLock::from(derived.map_err(str::to_owned))) }
+    }
+
     /// The key, read or made the first time.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ pub mod streams;
 
 mod bodies;
 mod certificates;
+mod copies;
 mod credentials;
 mod fields;
 mod heads;
@@ -94,6 +95,8 @@ targets! {
     fields::link_header, 5000;
     fields::if_header, 5000;
     fields::webdav_headers, 5000;
+    copies::copy_request, 5000;
+    copies::copy_markers, 5000;
     xml::metalink, 5000;
     xml::propfind, 5000;
     xml::proppatch, 5000;

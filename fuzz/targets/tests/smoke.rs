@@ -31,6 +31,7 @@ macro_rules! smoke {
 smoke! {
     request_head response_head chunked
     ranges digests link_header if_header webdav_headers
+    copy_request copy_markers
     metalink propfind proppatch multistatus
     multipart listing
     url resource_path

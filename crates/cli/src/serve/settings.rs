@@ -9,8 +9,11 @@ use std::time::{Duration, SystemTime};
 use gridlane_config::value::wrong;
 use gridlane_core::{Error, Network, Result, limits};
 use gridlane_front::{AccessLog, ClientLimits, LogLevel};
-use gridlane_net::{TrustedProxies, tls};
-use gridlane_server::{Export, Settings, StorageSettings};
+use gridlane_net::{AddressRules, Dialer, TrustedProxies, tls};
+use gridlane_peer::Client;
+use gridlane_server::{Export, Settings, StorageSettings, ThirdPartySettings};
+use gridlane_share::Share;
+use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::{BlockingStorage, Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
@@ -165,7 +168,9 @@ pub(super) fn settings(
     let asks = auth.trust.is_some();
     let tls = tls::server_config_with(&certificate.cert, &certificate.key, asks, global.records())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
+    let third_party = third_party(args, global, &listen)?;
     let mut settings = Settings::new(listen, StorageSettings::default());
+    settings.service.third_party = third_party;
     settings.auth = auth;
     settings.service.exports = exports;
     settings.policy = Arc::new(tables.policy());
@@ -331,6 +336,37 @@ pub(super) fn audiences(args: &ServeArgs, listen: &[SocketAddr]) -> Vec<String> 
         }
     }
     all
+}
+
+/// The copies between this server and others. What it connects to for its clients are public addresses, and those that the
+/// operator allows.
+fn third_party(
+    args: &ServeArgs,
+    global: &Global,
+    listen: &[SocketAddr],
+) -> Result<Option<ThirdPartySettings>> {
+    let Some(all) = usize::try_from(args.tpc_copies).ok().filter(|all| *all > 0) else { return Ok(None) };
+    let mut rules = AddressRules::public();
+    for network in networks(&args.tpc_allow)? {
+        rules = rules.allow(network);
+    }
+    if listen.iter().all(|address| is_loopback(address.ip())) {
+        rules = rules.allow_loopback();
+    }
+    let dialer = Dialer::new(global.authorities()).addresses(rules);
+    let client = Client::new(dialer, limits::THIRD_PARTY_ANSWER_MAX);
+    let mut settings = ThirdPartySettings::new(client, state_keys());
+    settings.pushes_for_anyone = args.tpc_push_for_anyone;
+    settings.copies = Share { all, one: (all / limits::THIRD_PARTY_CLIENT_PART).max(1) };
+    Ok(Some(settings))
+}
+
+/// Where the key of journals is: in the directory that the service manager keeps for the server's state, or in the user's.
+fn state_keys() -> JournalKeys {
+    match std::env::var_os("STATE_DIRECTORY").map(PathBuf::from).filter(|directory| directory.is_absolute()) {
+        Some(directory) => JournalKeys::at(directory.join("journal.key")),
+        None => gridlane_client::journal_keys(),
+    }
 }
 
 fn networks(texts: &[String]) -> Result<Vec<Network>> {

@@ -12,7 +12,7 @@ mod tally;
 mod tests;
 mod version;
 
-pub(crate) use file::open as open_file;
+pub(crate) use file::{identity_of as identity_of_object, open as open_file};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::refusal::{self, Shown, User, WANTS_TLS};
 use super::request::Request;
+use crate::forwarded::Field;
 use crate::patience::Patience;
 use crate::pool;
 
@@ -242,7 +243,8 @@ impl Connection {
             _ => None,
         };
         self.shown = self.user.shown(request, proxy, token.as_ref());
-        let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret))?;
+        let fields: Vec<&Field> = self.user.fields().collect();
+        let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret), &fields)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.

@@ -154,7 +154,9 @@ impl Client {
             let message = format!("{}:// is not HTTP", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        Ok(self.dialer.route(url)?.of_identity(&user.identity()))
+        let route = self.dialer.route(url)?.of_identity(&user.identity());
+        user.check_way(url, &route)?;
+        Ok(route)
     }
 
     async fn connect_home(

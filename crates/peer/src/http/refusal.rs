@@ -1,17 +1,20 @@
 //! Credentials of a request, and what a server that refuses them has said, in words.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
 use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, Hint, Result, Scheme, Secret, Speaks, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Scheme, Secret, Speaks, Url};
 use gridlane_dav::ResponseHead;
-use gridlane_net::{Identity, Proxy};
+use gridlane_net::{Identity, Proxy, Route};
 use percent_encoding::percent_decode_str;
 
 use super::request::Request;
 use super::status::status_error;
-use crate::credentials::{Credentials, Token};
+use crate::credentials::{Credentials, Token, sends_password};
+use crate::forwarded::{Field, GIVEN};
 
 /// Characters of a server's `WWW-Authenticate` that are looked at, and of a text in it that are shown.
 const CHALLENGE_CHARS_MAX: usize = 2048;
@@ -32,6 +35,8 @@ pub(super) const WANTS_TLS: [&str; 4] = [
 pub(super) struct User {
     credentials: Credentials,
     may: May,
+    /// The fields that were given for requests that begin where this one did.
+    given: Option<Arc<[Field]>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +49,10 @@ enum May {
     NotInClear,
     /// The server was named by neither the user nor the operator.
     NotThere,
+    /// The fields that were given are for this server.
+    Given,
+    /// They have a secret, and are for the server that redirected here.
+    GivenElsewhere,
 }
 
 /// Credentials that a request has shown.
@@ -51,7 +60,7 @@ enum May {
 pub(super) struct Shown {
     what: What,
     /// To be taken out of what the server says in turn.
-    secret: Option<Secret>,
+    secrets: Vec<Secret>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,22 +75,59 @@ enum What {
     KeptOfUrl,
     Token(String),
     Certificate(String),
+    /// A field that was given for the server.
+    Given,
+    /// One was given, for another server.
+    GivenElsewhere,
 }
 
 impl User {
     /// Of a request that began at `origin` and has come to `at`.
     pub(super) fn of(credentials: &Credentials, origin: &Url, at: &Url) -> User {
-        let may = match credentials.is_empty() || origin.has_secrets() {
+        let given = credentials.given(origin).cloned();
+        let has_secret = || given.iter().flat_map(|fields| fields.iter()).any(|field| field.is_secret);
+        let may = match credentials.is_empty() || !credentials.are_given() && origin.has_secrets() {
             true => May::Nothing,
+            false if credentials.are_given() => match (&given, at.same_endpoint(origin)) {
+                (Some(_), true) => May::Given,
+                _ if has_secret() => May::GivenElsewhere,
+                _ => May::Nothing,
+            },
             false if !at.scheme().is_encrypted() => May::NotInClear,
             false if !credentials.may_see(origin, at) => May::NotThere,
             false => May::All,
         };
-        User { credentials: credentials.clone(), may }
+        User { credentials: credentials.clone(), may, given }
     }
 
     fn may_see(&self) -> bool {
-        self.may == May::All
+        matches!(self.may, May::All | May::Given)
+    }
+
+    /// The fields that a request carries.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.all_fields().filter(|field| self.may == May::Given || !field.is_secret)
+    }
+
+    fn all_fields(&self) -> impl Iterator<Item = &Field> {
+        self.given.iter().flat_map(|fields| fields.iter())
+    }
+
+    fn shows_secret(&self) -> bool {
+        self.fields().any(|field| field.is_secret)
+    }
+
+    /// An error if a secret that was given would travel in clear, on the way to `at` or to a proxy in front of it.
+    pub(super) fn check_way(&self, at: &Url, route: &Route) -> Result<()> {
+        let is_here = sends_password(at) && route.is_direct();
+        if at.scheme().is_encrypted() || is_here || !self.shows_secret() {
+            return Ok(());
+        }
+        let message = format!("{GIVEN} would travel in clear, and was not sent");
+        Err(Error::new(ErrorKind::Denied, message)
+            .fault(Fault::Caller)
+            .endpoint(at)
+            .hint("a credential is sent over TLS only: write https:// if the server speaks it"))
     }
 
     /// The identity that a connection belongs to on which it is shown.
@@ -97,18 +143,21 @@ impl User {
     /// The credentials that a request shows to a server behind `proxy`, `token` included.
     pub(super) fn shown(&self, request: &Request<'_>, proxy: Option<&Proxy>, token: Option<&Token>) -> Shown {
         let what = match (token, self.may) {
+            _ if self.shows_secret() => What::Given,
             _ if request.keeps_password(proxy) => What::KeptOfUrl,
             _ if request.has_credentials() => What::OfUrl,
             (Some(token), _) => What::Token(token.from.clone()),
             (None, May::Nothing) => What::Nothing,
             (None, May::NotInClear) => What::NotInClear,
             (None, May::NotThere) => What::NotThere,
-            (None, May::All) => self
+            (None, May::GivenElsewhere) => What::GivenElsewhere,
+            (None, May::All | May::Given) => self
                 .credentials
                 .certificate()
                 .map_or(What::Nothing, |name| What::Certificate(name.to_owned())),
         };
-        Shown { what, secret: token.map(|token| token.secret.clone()) }
+        let given = self.all_fields().filter(|field| field.is_secret).map(|field| &field.value);
+        Shown { what, secrets: token.map(|token| &token.secret).into_iter().chain(given).cloned().collect() }
     }
 }
 
@@ -139,9 +188,13 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::Token(from) | What::Certificate(from) => {
             error.more(format!("the request was made with {from}"))
         }
+        What::Given => error.more(format!("{GIVEN} was refused")),
+        What::GivenElsewhere => {
+            error.more("the request was made without the credential, which was given for another server")
+        }
     };
     // Without credentials no request is refused for the time in them.
-    let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
+    let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_) | What::Given);
     if let Some(skew) = skew(head, now).filter(|_| is_shown) {
         let words = skew.words(url.host());
         return error.more(format!("{words}, which is the likely cause")).hint(
@@ -162,9 +215,12 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         }
         What::Nothing => Hint::GetCredentials,
         What::OfUrl if is_unknown => "check what is in the URL: has it expired, is it for this server?".into(),
-        What::Token(_) if is_unknown => Hint::CheckToken,
+        What::GivenElsewhere => {
+            "a credential is sent to the server that it was given for, and on to no other".into()
+        }
+        What::Token(_) | What::Given if is_unknown => Hint::CheckToken,
         What::Certificate(_) if is_unknown => Hint::CheckCertificate,
-        What::Token(_) => Hint::CheckScopes,
+        What::Token(_) | What::Given => Hint::CheckScopes,
         What::Certificate(_) => {
             "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access"
                 .into()
@@ -184,20 +240,44 @@ fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
 
 pub(super) fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
     let query = url.request_target().split_once('?').map_or("", |(_, query)| query);
-    without_secrets(said, query, url, shown.secret.as_ref())
+    without_secrets(said, query, url, &shown.secrets)
 }
 
-/// A server's text, without what only it and the user know: values of the query, the URL's password, and a token.
-pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<&Secret>) -> String {
+/// A server's text, without what only it and the user know: values of the query, the URL's password, tokens and values of
+/// fields.
+pub(crate) fn without_secrets<'a>(
+    said: &str,
+    query: &str,
+    url: &Url,
+    shown: impl IntoIterator<Item = &'a Secret>,
+) -> String {
     let of_query = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
     let password = url.credentials().map(|(_, password)| password);
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let mut secrets: Vec<String> =
         of_query.chain(password).flat_map(|text| [text.to_owned(), decoded(text)]).collect();
-    secrets.extend(token.map(|secret| secret.expose().to_owned()));
+    secrets.extend(shown.into_iter().flat_map(|secret| parts(secret.expose())));
     // `authz=Bearer%20TOKEN`.
     secrets.extend(secrets.clone().iter().filter_map(|text| text.strip_prefix("Bearer ")).map(str::to_owned));
     without(said, secrets)
+}
+
+/// A secret, and what in it is one by itself: what is behind the scheme of `Authorization`, a user and password in that, and
+/// the values of cookies.
+fn parts(secret: &str) -> Vec<String> {
+    let mut parts = vec![secret.to_owned()];
+    if let Some((scheme, behind)) = secret.split_once(' ') {
+        let behind = behind.trim_start();
+        let decoded = base64::engine::general_purpose::STANDARD.decode(behind).ok();
+        let pair = decoded.filter(|_| scheme.eq_ignore_ascii_case("basic"));
+        let pair = pair.and_then(|bytes| String::from_utf8(bytes).ok());
+        parts.extend(pair.iter().filter_map(|pair| pair.split_once(':')).map(|(_, word)| word.to_owned()));
+        parts.extend(pair);
+        parts.push(behind.to_owned());
+    }
+    let cookies = secret.split(';').filter_map(|cookie| cookie.split_once('='));
+    parts.extend(cookies.map(|(_, value)| value.trim().to_owned()));
+    parts
 }
 
 /// A text without secrets, and without a part of one at its end.
@@ -315,8 +395,8 @@ mod tests {
     }
 
     fn token() -> Shown {
-        let secret = Some(Secret::new("eyJhbGciOiJF.payload.signature"));
-        Shown { what: What::Token("the token of /tmp/bt_u0".into()), secret }
+        let secrets = vec![Secret::new("eyJhbGciOiJF.payload.signature")];
+        Shown { what: What::Token("the token of /tmp/bt_u0".into()), secrets }
     }
 
     #[test]
@@ -391,6 +471,28 @@ mod tests {
         let clear = url("http://ada:pw@se/f");
         let kept = hint(&credentials, &clear, &clear);
         assert!(kept.contains("were not sent") && kept.contains("write https://"), "{kept}");
+    }
+
+    #[test]
+    fn a_proxy_sees_nothing_that_was_given() {
+        use crate::forwarded::Forwarded;
+        use gridlane_net::{Dialer, Proxies, tls::Trust};
+        let checked = |at: &str, name: &str, proxy: &str| {
+            let fields = vec![(name.to_owned(), Secret::new("abcdefgh"))];
+            let given = vec![Forwarded { to: url(at), fields }];
+            let credentials = Credentials::forwarding(Identity::new(None), given).unwrap();
+            let proxies = Proxies::from_environment(|name| (name == "all_proxy").then(|| proxy.to_owned()));
+            let dialer = Dialer::new(Trust::default()).proxies(proxies);
+            User::of(&credentials, &url(at), &url(at)).check_way(&url(at), &dialer.route(&url(at)).unwrap())
+        };
+        for proxy in ["http://p:3128", "socks5h://p"] {
+            assert!(checked("https://h/f", "Authorization", proxy).is_ok(), "{proxy}");
+            assert!(checked("http://127.0.0.1/f", "SciTag", proxy).is_ok(), "{proxy}");
+            let error = checked("http://127.0.0.1/f", "Authorization", proxy).unwrap_err();
+            assert_eq!((error.kind(), error.whose_fault()), (ErrorKind::Denied, Fault::Caller), "{proxy}");
+        }
+        assert!(checked("http://127.0.0.1/f", "Authorization", "").is_ok());
+        assert!(checked("http://h/f", "Authorization", "").is_err());
     }
 
     proptest::proptest! {

@@ -8,6 +8,7 @@ use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
 use crate::credentials::sends_password;
+use crate::forwarded::Field;
 
 /// A request: of any method, with a body that is in memory, or without.
 ///
@@ -69,7 +70,11 @@ impl<'a> Request<'a> {
     }
 
     fn has_authorization(&self) -> bool {
-        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        self.has("authorization")
+    }
+
+    fn has(&self, field: &str) -> bool {
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(field))
     }
 
     /// True if the caller or the URL has credentials, so that no others are sent.
@@ -92,12 +97,18 @@ impl<'a> Request<'a> {
     /// The bytes of the head, for the server itself. A value with a line break in it is an error of the
     /// caller.
     pub fn head(&self) -> Result<Vec<u8>> {
-        self.head_to(None, None)
+        self.head_to(None, None, &[])
     }
 
     /// The bytes of the head for a proxy, or with `None` for the server itself; with a token, unless the request or its
-    /// URL has credentials.
-    pub(super) fn head_to(&self, proxy: Option<&Proxy>, token: Option<&Secret>) -> Result<Vec<u8>> {
+    /// URL has credentials; with the fields of `given`, unless the request has them. Their `Authorization` stands in place
+    /// of the user and password in the URL.
+    pub(super) fn head_to(
+        &self,
+        proxy: Option<&Proxy>,
+        token: Option<&Secret>,
+        given: &[&Field],
+    ) -> Result<Vec<u8>> {
         let host = self.url.host_header();
         let target = match (self.method, proxy) {
             ("CONNECT", _) if self.url.host().contains(':') => {
@@ -108,11 +119,11 @@ impl<'a> Request<'a> {
             (_, None) => self.url.request_target().to_owned(),
         };
         let host = if self.method == "CONNECT" { &target } else { &host };
-        let mut head = format!(
-            "{} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: gridlane/{}\r\n",
-            self.method,
-            env!("CARGO_PKG_VERSION"),
-        );
+        let agent = given.iter().find(|field| field.is("user-agent") && self.method != "CONNECT");
+        let agent =
+            agent.map_or(concat!("gridlane/", env!("CARGO_PKG_VERSION")), |agent| agent.value.expose());
+        let mut head =
+            format!("{} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\n", self.method);
         if let Some((user, password)) = proxy.and_then(|proxy| proxy.credentials.as_ref()) {
             head.push_str(&format!("Proxy-Authorization: {}\r\n", basic(user, password)));
         }
@@ -126,11 +137,18 @@ impl<'a> Request<'a> {
             // StoRM knows the word in this spelling only.
             head.push_str(&format!("Authorization: Bearer {}\r\n", token.expose()));
         }
-        let is_sent = |_: &(&str, &str)| !self.has_authorization() && !self.keeps_password(proxy);
+        let has_given = given.iter().any(|field| field.is("authorization"));
+        let is_sent =
+            |_: &(&str, &str)| !self.has_authorization() && !has_given && !self.keeps_password(proxy);
         if let Some((user, password)) = self.url.credentials().filter(is_sent) {
             let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
             let credentials = basic(&decoded(user), &decoded(password));
             head.push_str(&format!("Authorization: {credentials}\r\n"));
+        }
+        for Field { name, value, .. } in given.iter().filter(|field| !field.is("user-agent")) {
+            if !self.has(name) {
+                head.push_str(&format!("{name}: {}\r\n", value.expose()));
+            }
         }
         for (name, value) in &self.headers {
             if value.contains(['\r', '\n', '\0']) {
@@ -195,8 +213,9 @@ mod tests {
     #[test]
     fn a_token_is_not_shown_where_other_credentials_are() {
         let token = Secret::new("aaa.bbb");
-        let head =
-            |request: Request<'_>| String::from_utf8(request.head_to(None, Some(&token)).unwrap()).unwrap();
+        let head = |request: Request<'_>| {
+            String::from_utf8(request.head_to(None, Some(&token), &[]).unwrap()).unwrap()
+        };
         let of = |text: &str| Url::parse_absolute(text).unwrap();
         let plain = of("https://h/f");
         assert!(head(Request::new("GET", &plain)).contains("\r\nAuthorization: Bearer aaa.bbb\r\n"));

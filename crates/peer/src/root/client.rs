@@ -505,7 +505,7 @@ impl Client {
 
     /// The token to show where a request has come to.
     fn token_for(&self, way: &Way) -> Result<Option<Token>> {
-        if self.may_show(way) { self.credentials.token() } else { Ok(None) }
+        if self.may_show(way) { self.credentials.login_token(&way.origin) } else { Ok(None) }
     }
 
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {

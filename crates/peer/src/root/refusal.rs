@@ -46,7 +46,7 @@ impl Shown<'_> {
         if !self.credentials.is_empty() && !self.may_show {
             return error
                 .more("the request was made without credentials")
-                .hint(Hint::ForwardCredentials { host: host.to_owned() });
+                .hint(self.credentials.hint_withheld(host));
         }
         match (&self.token, self.credentials.certificate()) {
             (Some(token), _) if login.is_by_token => error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckScopes),
@@ -76,7 +76,7 @@ impl Shown<'_> {
                 error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckToken)
             }
             None if !self.credentials.is_empty() && !self.may_show => {
-                error.hint(Hint::ForwardCredentials { host: host.to_owned() })
+                error.hint(self.credentials.hint_withheld(host))
             }
             None => error.hint(Hint::ShowToken),
         }

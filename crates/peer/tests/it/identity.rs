@@ -46,16 +46,16 @@ fn user(client: &Client, url: &Url, token: Option<&'static str>, name: Option<&s
 
 /// A request, as the server heard it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
-    connection: usize,
-    is_resumed: bool,
+pub(crate) struct Heard {
+    pub(crate) connection: usize,
+    pub(crate) is_resumed: bool,
     /// By certificate and token.
-    by: String,
+    pub(crate) by: String,
 }
 
 /// A server of HTTP over TLS that asks for certificates.
-struct Site {
-    url: Url,
+pub(crate) struct Site {
+    pub(crate) url: Url,
     heard: Arc<Mutex<Vec<Heard>>>,
     trust: Trust,
     _dir: TempDir,
@@ -63,7 +63,7 @@ struct Site {
 
 impl Site {
     /// `keeps`: connections stay open.
-    async fn start(keeps: bool) -> Site {
+    pub(crate) async fn start(keeps: bool) -> Site {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["127.0.0.1".to_owned()]).unwrap();
         let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, true).unwrap()));
@@ -86,11 +86,11 @@ impl Site {
         Site { url, heard, trust, _dir: dir }
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(Dialer::new(self.trust.clone()), Duration::from_secs(30))
     }
 
-    fn heard(&self) -> Vec<Heard> {
+    pub(crate) fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }
 }
@@ -119,7 +119,7 @@ async fn talk(mut stream: Stream, connection: usize, keeps: bool, heard: &Mutex<
     }
 }
 
-async fn ask(client: &Client, url: &Url) -> String {
+pub(crate) async fn ask(client: &Client, url: &Url) -> String {
     let body = client.http.request("GET", url, &[]).await.unwrap().read_whole(1000).await.unwrap();
     String::from_utf8(body).unwrap()
 }

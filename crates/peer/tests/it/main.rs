@@ -10,6 +10,7 @@ mod root_site;
 mod script;
 
 mod exchange;
+mod forwarded;
 mod identity;
 mod pool;
 mod proxies;

@@ -1,0 +1,94 @@
+//! The ends of a third-party copy that are here: the file that is sent, and the target of the file that comes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridlane_core::{ChecksumKind, Error};
+use gridlane_engine::{OpenTarget, StoredSource, TargetSpec};
+use gridlane_front::reply::Reply;
+use gridlane_share::turns::BriefKind;
+use gridlane_store::journal_key::JournalKeys;
+use gridlane_store::target::TargetOptions;
+use gridlane_store::{Completion, Object, ObjectPath, Opened, Storage, StoreError, Target};
+
+use crate::digests::Digests;
+use crate::export::{Export, Spot};
+
+/// The file that is sent: open, with the checksums that are kept of it.
+pub(super) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSource, Reply> {
+    let failed = |error: StoreError| Reply::store_failure(&error);
+    let object: Arc<dyn Object> = match spot.storage().open(&spot.object).await.map_err(failed)? {
+        Opened::File(object) => object,
+        _ => return Err(failed(StoreError::NotAFile)),
+    };
+    let checksums = digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await;
+    Ok(StoredSource { object, checksums })
+}
+
+/// The target of a file that comes: opened when the copy's turn has come.
+#[derive(Clone)]
+pub(super) struct Landing {
+    export: Arc<Export>,
+    object: ObjectPath,
+    completion: Completion,
+    keys: JournalKeys,
+    opened: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    target: Option<Arc<dyn Target>>,
+    /// The answer of the storage that did not let it be opened.
+    refused: Option<Reply>,
+}
+
+impl Landing {
+    /// A file at a spot, which shall be as `completion` says. The owner of `keys` goes on with what an earlier copy left.
+    pub(super) fn new(spot: &Spot, completion: Completion, keys: JournalKeys) -> Landing {
+        let (export, object) = (Arc::clone(&spot.export), spot.object.clone());
+        Landing { export, object, completion, keys, opened: Arc::default() }
+    }
+
+    /// The target for the engine.
+    pub(super) async fn spec(&self) -> Result<TargetSpec, StoreError> {
+        if self.export.storage.targets().is_none() {
+            let upload = self.export.storage.create(&self.object, None).await?;
+            return Ok(TargetSpec::stored(upload, self.completion.clone()));
+        }
+        let landing = self.clone();
+        Ok(TargetSpec::Anywhere(Box::pin(async move { landing.open().await })))
+    }
+
+    async fn open(&self) -> gridlane_core::Result<OpenTarget> {
+        let options = TargetOptions { expected_bytes: None, keys: self.keys.clone(), parents: false };
+        let storage: &dyn Storage = self.export.storage.as_ref();
+        let opened = match storage.targets() {
+            Some(targets) => targets.open_target(&self.object, &options).await,
+            None => Err(StoreError::Unsupported),
+        };
+        let mut state = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        match opened {
+            Ok((target, found)) => {
+                state.target = Some(Arc::clone(&target));
+                Ok(OpenTarget { target, found, completion: self.completion.clone() })
+            }
+            Err(error) => {
+                state.refused = Some(Reply::store_failure(&error));
+                Err(Error::from(error))
+            }
+        }
+    }
+
+    /// The answer of the storage, if it did not let the target be opened; told once.
+    pub(super) fn refusal(&self) -> Option<Reply> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).refused.take()
+    }
+
+    /// Closes the target of a copy that has failed. What is there stays for the next copy of the same user, or goes.
+    pub(super) async fn close(&self, keeps: bool) {
+        let target = self.opened.lock().unwrap_or_else(PoisonError::into_inner).target.take();
+        if let Some(target) = target.filter(|_| !keeps) {
+            let turns = Arc::clone(target.turns());
+            turns.brief(BriefKind::Other).await.run(|| target.discard());
+        }
+    }
+}

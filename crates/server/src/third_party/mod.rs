@@ -1,0 +1,164 @@
+//! Third-party copies: files that this server fetches from other servers, or sends to them, because a client asks for it
+//! that carries no data itself.
+//!
+//! ```text
+//!  COPY ─▶ request ─▶ job ─▶ running ──the engine's copy──▶ ends: a target of the storage, or an upload
+//!             │                 │ phases, bytes
+//!             └─ real status    └─▶ stream: markers, and the last line
+//! ```
+//!
+//! What can be refused at once is refused by a status of its own (`request`). A copy runs as a task (`running`) by the engine
+//! that `gridlane cp` has: pulled bytes land in a hidden file of the export with a journal, so that a copy that was killed goes
+//! on when it is asked for again; quotas, rules, kept checksums and durability are those of PUT. The engine's governor says
+//! how many copies move at a time, and which user's is next. Those that wait are told so by markers.
+//!
+//! The other servers are reached by a client of this server's own, that connects only to addresses which the operator allows
+//! ([`gridlane_net::AddressRules`]), and shows each server the credentials that were sent for it and no others.
+//!
+//! The protocol: docs/protocol/third-party-copy.md.
+
+mod ends;
+mod refusal;
+mod request;
+mod running;
+mod stream;
+mod users;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gridlane_auth::Identity;
+use gridlane_core::limits;
+use gridlane_front::front::Front;
+use gridlane_front::metrics::{Kind, Page};
+use gridlane_peer::Client;
+use gridlane_share::budget::Budget;
+use gridlane_share::{Holder, Lease, Share};
+use gridlane_store::journal_key::JournalKeys;
+
+use users::Users;
+
+pub(crate) use request::{Request, answer, is_pull};
+
+/// An operator's settings of third-party copies.
+#[derive(Clone)]
+pub struct ThirdPartySettings {
+    /// The client that reaches other servers. Its dialer says which addresses it may connect to.
+    pub client: Client,
+    /// Where the key of the journals of unfinished copies is.
+    pub journal_keys: JournalKeys,
+    /// True if files are sent to other servers as well, for clients that have proved no identity too.
+    pub pushes_for_anyone: bool,
+    /// The copies that run or wait, and of them those that one client may have: the next one is told to try again later.
+    pub copies: Share,
+}
+
+impl ThirdPartySettings {
+    /// Copies by this client, with limits that suit a server on a machine of its own.
+    pub fn new(client: Client, journal_keys: JournalKeys) -> ThirdPartySettings {
+        let copies = Share {
+            all: limits::THIRD_PARTY_COPIES_MAX,
+            one: limits::THIRD_PARTY_COPIES_MAX / limits::THIRD_PARTY_CLIENT_PART,
+        };
+        ThirdPartySettings { client, journal_keys, pushes_for_anyone: false, copies }
+    }
+}
+
+/// The third-party copies of a server, by one generation of settings.
+pub(crate) struct ThirdParty {
+    settings: ThirdPartySettings,
+    lasting: Arc<Lasting>,
+}
+
+/// What all generations share.
+struct Lasting {
+    users: Users,
+    copies: Arc<Budget>,
+    totals: Totals,
+}
+
+/// Counters for the metrics.
+#[derive(Default)]
+struct Totals {
+    pulls_done: AtomicU64,
+    pulls_failed: AtomicU64,
+    pushes_done: AtomicU64,
+    pushes_failed: AtomicU64,
+    pulled_bytes: AtomicU64,
+    pushed_bytes: AtomicU64,
+    refused_addresses: AtomicU64,
+}
+
+impl ThirdParty {
+    /// By these settings, after those of `before`.
+    pub(crate) fn new(settings: ThirdPartySettings, before: Option<&ThirdParty>) -> ThirdParty {
+        let lasting = match before {
+            Some(before) => Arc::clone(&before.lasting),
+            None => Arc::new(Lasting {
+                users: Users::default(),
+                copies: Budget::new("third_party_copies", settings.copies),
+                totals: Totals::default(),
+            }),
+        };
+        lasting.copies.resize(settings.copies);
+        ThirdParty { settings, lasting }
+    }
+
+    /// The budget of copies.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.lasting.copies
+    }
+
+    /// A place for one more copy of the client in hand, if it may have one.
+    fn place(&self) -> Option<Lease> {
+        let holder: Holder = gridlane_share::budget::current();
+        self.lasting.copies.try_take(holder, 1).ok()
+    }
+
+    /// The client that reaches other servers for a user. Its connections are those of the user's earlier copies.
+    fn client_of(&self, user: &Identity) -> (Client, gridlane_net::Identity) {
+        (self.settings.client.clone(), self.lasting.users.identity(user))
+    }
+
+    /// Adds its counters to the page of metrics.
+    pub(crate) fn metrics(&self, page: &mut Page) {
+        let Totals {
+            pulls_done,
+            pulls_failed,
+            pushes_done,
+            pushes_failed,
+            pulled_bytes,
+            pushed_bytes,
+            refused_addresses,
+        } = &self.lasting.totals;
+        let help = "Third-party copies that have ended.";
+        page.family("third_party_copies_total", Kind::Counter, help);
+        for (direction, outcome, count) in [
+            ("pull", "done", pulls_done),
+            ("pull", "failed", pulls_failed),
+            ("push", "done", pushes_done),
+            ("push", "failed", pushes_failed),
+        ] {
+            let labels = [("direction", direction), ("outcome", outcome)];
+            page.sample("", &labels, count.load(Relaxed));
+        }
+        page.family("third_party_bytes_total", Kind::Counter, "Bytes moved by third-party copies.");
+        page.sample("", &[("direction", "pull")], pulled_bytes.load(Relaxed));
+        page.sample("", &[("direction", "push")], pushed_bytes.load(Relaxed));
+        let help = "Third-party copies that run or wait.";
+        page.gauge("third_party_copies", help, self.lasting.copies.used());
+        page.counter(
+            "third_party_refused_addresses",
+            "Third-party copies refused for the address of the other server.",
+            refused_addresses.load(Relaxed),
+        );
+    }
+}
+
+/// The front and the state that a copy needs after its request.
+#[derive(Clone)]
+struct Context {
+    front: Arc<Front>,
+    third_party: Arc<ThirdParty>,
+}

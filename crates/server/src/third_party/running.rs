@@ -1,0 +1,432 @@
+//! A third-party copy that runs: a task, what is known of it meanwhile, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
+
+use gridlane_core::limits::{THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX};
+use gridlane_core::{Error, ErrorKind, Fault, Scheme, Url};
+use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report, StoredSource, TargetSpec};
+use gridlane_front::Stopping;
+use gridlane_peer::Client;
+use gridlane_share::{Lease, budget};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use super::ends::Landing;
+use super::refusal::cause;
+use super::{Context, Totals};
+use gridlane_front::CopyRecord;
+use gridlane_front::reply::Reply;
+
+/// A copy that was settled, and has not begun.
+pub(super) struct Job {
+    /// Replicas of the file; of a file that is here one name for it.
+    pub(super) sources: Vec<Url>,
+    /// The file that is here, if it is.
+    pub(super) stored: Option<StoredSource>,
+    pub(super) goal: Goal,
+    /// The client with the credentials for the other servers.
+    pub(super) client: Client,
+    /// Checksums, streams and limits.
+    pub(super) options: Options,
+    /// Who asked for it, and for what.
+    pub(super) asked: Asked,
+}
+
+/// Where the bytes go.
+pub(super) enum Goal {
+    /// Here.
+    Here(Landing),
+    /// To another server. An existing file is replaced if `overwrite`.
+    Away { url: Url, overwrite: bool, modified: Option<SystemTime> },
+}
+
+/// The request of a copy, as it is recorded.
+pub(super) struct Asked {
+    pub(super) id: String,
+    pub(super) client: gridlane_front::client::Client,
+    pub(super) copy: &'static str,
+    pub(super) path: String,
+    pub(super) client_info: Option<String>,
+    pub(super) at: Instant,
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// It waits for its turn.
+    Waiting,
+    /// It has begun, and does not know its file yet.
+    Begun,
+    /// Bytes come.
+    Moving,
+    /// It has ended.
+    Ended(std::result::Result<(), Failure>),
+}
+
+/// A copy that has failed.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// Why.
+    pub(super) error: Error,
+    /// Nothing was moved, and the client may be answered by a status.
+    pub(super) is_early: bool,
+}
+
+/// Why a copy is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    ClientLeft,
+    ServerStops,
+    TooSlow,
+}
+
+/// Something of a copy that others look at while it runs.
+#[derive(Default)]
+struct Gauges {
+    done_bytes: AtomicU64,
+    /// The size of the file; 0 while it is not known.
+    size_bytes: AtomicU64,
+}
+
+/// A copy that runs. When this is dropped the copy ends as at a stop of the server: what it has is kept for the next one.
+pub(super) struct Running {
+    phase: watch::Receiver<Phase>,
+    gauges: Arc<Gauges>,
+    stop: watch::Sender<Stop>,
+    landing: Option<Landing>,
+    /// When it began, in seconds since 1970.
+    pub(super) started_s: u64,
+}
+
+impl Running {
+    /// Begins a copy on a task of its own.
+    pub(super) fn begin(context: Context, job: Job, place: Lease, stopping: Stopping) -> Running {
+        let (tell, phase) = watch::channel(Phase::Waiting);
+        let (stop, stopped) = watch::channel(Stop::No);
+        let gauges = Arc::new(Gauges::default());
+        let landing = match &job.goal {
+            Goal::Here(landing) => Some(landing.clone()),
+            Goal::Away { .. } => None,
+        };
+        let watcher = Watcher { tell, gauges: Arc::clone(&gauges), moved_bytes: 0 };
+        let copy = run(context, job, watcher, stopped, stopping, place);
+        // The turns that it takes are its client's.
+        tokio::spawn(budget::on_behalf(budget::current(), copy));
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let started_s = since.unwrap_or_default().as_secs();
+        Running { phase, gauges, stop, landing, started_s }
+    }
+
+    /// Where it stands.
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Waits until bytes come or it has ended.
+    pub(super) async fn settled(&mut self) {
+        let is_settled = |phase: &Phase| matches!(phase, Phase::Moving | Phase::Ended(_));
+        let _ = self.phase.wait_for(is_settled).await;
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&mut self) {
+        let _ = self.phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
+    }
+
+    /// Bytes of the file that are written.
+    pub(super) fn done_bytes(&self) -> u64 {
+        self.gauges.done_bytes.load(Relaxed)
+    }
+
+    /// The answer of the storage that does not take the file, if that is why it has failed.
+    pub(super) fn refused_here(&self) -> Option<Reply> {
+        self.landing.as_ref()?.refusal()
+    }
+
+    /// Its client does not want it any longer: nothing of it stays.
+    pub(super) fn cancel(&self) {
+        self.stop.send_replace(Stop::ClientLeft);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.send_if_modified(|stop| {
+            let is_running = *stop == Stop::No;
+            if is_running {
+                *stop = Stop::ServerStops;
+            }
+            is_running
+        });
+    }
+}
+
+/// Tells others what the engine says.
+struct Watcher {
+    tell: watch::Sender<Phase>,
+    gauges: Arc<Gauges>,
+    /// Bytes of metalinks and attempts before this one.
+    moved_bytes: u64,
+}
+
+impl Watcher {
+    fn reach(&self, next: Phase) {
+        self.tell.send_if_modified(|phase| {
+            let is_news = match (&*phase, &next) {
+                (Phase::Ended(_), _) => false,
+                (Phase::Moving, Phase::Begun | Phase::Moving) | (Phase::Begun, Phase::Begun) => false,
+                _ => true,
+            };
+            if is_news {
+                *phase = next;
+            }
+            is_news
+        });
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Plan { resumed_bytes, .. } => {
+                self.gauges.done_bytes.store(*resumed_bytes, Relaxed);
+                self.reach(Phase::Begun);
+            }
+            Event::Started { size_bytes } => {
+                self.gauges.size_bytes.store(*size_bytes, Relaxed);
+                self.reach(Phase::Moving);
+            }
+            Event::Progress(snapshot) => {
+                self.gauges.done_bytes.store(snapshot.done_bytes, Relaxed);
+                if snapshot.done_bytes > 0 {
+                    self.reach(Phase::Moving);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn run(
+    context: Context,
+    job: Job,
+    mut watcher: Watcher,
+    stopped: watch::Receiver<Stop>,
+    stopping: Stopping,
+    place: Lease,
+) {
+    let Job { sources, stored, goal, client, options, asked } = job;
+    let remotes: Vec<String> = match &goal {
+        Goal::Away { url, .. } => vec![url.to_string()],
+        Goal::Here(_) if stored.is_some() => Vec::new(),
+        Goal::Here(_) => sources.iter().map(Url::to_string).collect(),
+    };
+    let copy = Copy { goal, client, options: Options { stored, ..options } };
+    let (outcome, why) = copy.run(sources, &mut watcher, stopped, stopping).await;
+    let outcome = outcome.map_err(|(error, report)| (told(why, error), report));
+    let (report, error) = match &outcome {
+        Ok(report) => (Some(report), None),
+        Err((error, report)) => (report.as_ref(), Some(error)),
+    };
+    copy.clean_up(why, error, report).await;
+    let moved_bytes = watcher.moved_bytes + report.map_or(0, |report| report.fetched_bytes);
+    count(&context, &asked, error, moved_bytes);
+    let seconds = asked.at.elapsed().as_secs_f64();
+    context.front.record_copy(CopyRecord {
+        time: String::new(),
+        id: &asked.id,
+        client: asked.client.address,
+        identity: &asked.client.identity,
+        copy: asked.copy,
+        path: &asked.path,
+        remotes,
+        size_bytes: report.and_then(|report| report.size_bytes),
+        moved_bytes,
+        seconds,
+        rate_bytes_per_s: report.map_or(0.0, Report::rate_bytes_per_s).round(),
+        checksum: report.and_then(|report| report.checksum.as_ref()).map(ToString::to_string),
+        verified: report.is_some_and(|report| report.verified.is_some()),
+        client_info: asked.client_info,
+        error: error.map(cause),
+    });
+    if let Ok(report) = &outcome {
+        watcher.gauges.done_bytes.store(report.done_bytes, Relaxed);
+    }
+    drop(place);
+    let ended = outcome.map(|_| ()).map_err(|(error, report)| {
+        let is_early = report.is_none_or(|report| report.size_bytes.is_none() && report.fetched_bytes == 0);
+        Failure { error, is_early }
+    });
+    watcher.reach(Phase::Ended(ended));
+}
+
+/// The copy itself.
+struct Copy {
+    goal: Goal,
+    client: Client,
+    options: Options,
+}
+
+type Ended = std::result::Result<Report, (Error, Option<Report>)>;
+
+impl Copy {
+    async fn run(
+        &self,
+        mut sources: Vec<Url>,
+        watcher: &mut Watcher,
+        stopped: watch::Receiver<Stop>,
+        stopping: Stopping,
+    ) -> (Ended, Stop) {
+        let mut options = self.options.clone();
+        let mut why = Stop::No;
+        for metalinks in 0..=THIRD_PARTY_METALINKS_MAX {
+            let target = match self.target().await {
+                Ok(target) => target,
+                Err(error) => return (Err((error, None)), why),
+            };
+            options.stop_at_metalink =
+                options.stored.is_none() && metalinks < THIRD_PARTY_METALINKS_MAX && sources.len() == 1;
+            let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
+            let gauges = Arc::clone(&watcher.gauges);
+            let stop = async { why = until_stopped(stopped.clone(), stopping.clone(), &gauges).await };
+            let Outcome { report, result, metalink } =
+                gridlane_engine::copy(spec, self.client.clone(), watcher, stop).await;
+            let Some(found) = metalink else {
+                return (result.map(|()| report.clone()).map_err(|error| (error, Some(report))), why);
+            };
+            watcher.moved_bytes += report.fetched_bytes;
+            let Some(source) = sources.first() else { break };
+            match gridlane_client::replicas(&self.client, source, Some(&found)).await {
+                Ok(Some(replicas)) => {
+                    let described = replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File);
+                    if found.is_source {
+                        sources = described.collect();
+                    } else {
+                        let others = described.filter(|url| !sources.contains(url)).collect::<Vec<_>>();
+                        sources.extend(others);
+                    }
+                    sources.truncate(gridlane_core::limits::SOURCES_MAX);
+                    options.known = replicas.known;
+                }
+                Ok(None) => options.known = Known::default(),
+                // A metalink that a server names beside the file is not needed.
+                Err(_) if !found.is_source => {}
+                Err(error) => return (Err((error, Some(report))), why),
+            }
+        }
+        (Err((Error::new(ErrorKind::Protocol, "the source is a metalink of metalinks"), None)), why)
+    }
+
+    async fn target(&self) -> gridlane_core::Result<TargetSpec> {
+        match &self.goal {
+            Goal::Here(landing) => landing.spec().await.map_err(Error::from),
+            Goal::Away { url, overwrite, modified, .. } => {
+                Ok(TargetSpec::Upload { url: url.clone(), overwrite: *overwrite, modified: *modified })
+            }
+        }
+    }
+
+    /// Removes what a copy leaves that failed. Bytes that came stay for the next copy of the same file where that may go better:
+    /// when the server stops, or a source failed in the middle.
+    async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>) {
+        match &self.goal {
+            Goal::Here(landing) => {
+                let keeps = match (why, error) {
+                    (_, None) | (Stop::ServerStops | Stop::TooSlow, _) => true,
+                    (Stop::ClientLeft, _) => false,
+                    (Stop::No, Some(error)) => error.is_retryable(),
+                };
+                landing.close(keeps).await;
+            }
+            Goal::Away { url, .. } => {
+                let has_sent = report.is_some_and(|report| report.done_bytes > 0);
+                // Another file was there, or the server takes none: nothing of ours is.
+                let is_ours = |error: &Error| {
+                    !matches!(
+                        error.kind(),
+                        ErrorKind::Precondition | ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Usage
+                    )
+                };
+                if has_sent && error.is_some_and(is_ours) {
+                    // As well as it goes: the client is told of the failure in any case.
+                    let removed = self.client.http.request("DELETE", url, &[]);
+                    let _ = tokio::time::timeout(Duration::from_secs(10), removed).await;
+                }
+            }
+        }
+    }
+}
+
+/// Completes when the copy shall end, and says why.
+async fn until_stopped(
+    mut stopped: watch::Receiver<Stop>,
+    mut stopping: Stopping,
+    gauges: &Gauges,
+) -> Stop {
+    let asked = async {
+        match stopped.wait_for(|stop| *stop != Stop::No).await {
+            Ok(stop) => *stop,
+            Err(_) => Stop::ServerStops,
+        }
+    };
+    let server = async {
+        stopping.begun().await;
+        Stop::ServerStops
+    };
+    tokio::select! {
+        biased;
+        stop = asked => stop,
+        stop = server => stop,
+        stop = until_too_slow(gauges) => stop,
+    }
+}
+
+/// Completes when hardly anything comes for long: a source that sends a byte now and then is not silent, and holds a place.
+async fn until_too_slow(gauges: &Gauges) -> Stop {
+    let mut ticks = tokio::time::interval(THIRD_PARTY_LEAST_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    let mut before: Option<u64> = None;
+    loop {
+        ticks.tick().await;
+        let (now, size_bytes) = (gauges.done_bytes.load(Relaxed), gauges.size_bytes.load(Relaxed));
+        let is_slow = before.is_some_and(|before| now > before && now - before < THIRD_PARTY_LEAST_BYTES);
+        // What is whole is being compared.
+        if is_slow && now != size_bytes {
+            return Stop::TooSlow;
+        }
+        before = (now > 0).then_some(now);
+    }
+}
+
+/// The error as the client is told it: why it was stopped, if it was.
+fn told(why: Stop, error: Error) -> Error {
+    match why {
+        _ if error.kind() != ErrorKind::Interrupted => error,
+        Stop::ServerStops => {
+            let what = "this server is stopping; ask again later, and the copy goes on where it was";
+            Error::new(ErrorKind::Interrupted, what).fault(Fault::Local).retryable(true)
+        }
+        Stop::TooSlow => {
+            let s = THIRD_PARTY_LEAST_INTERVAL.as_secs();
+            let what = format!("operation timeout: fewer than {THIRD_PARTY_LEAST_BYTES} bytes came within {s} s");
+            Error::new(ErrorKind::Timeout, what).fault(Fault::Peer)
+        }
+        Stop::ClientLeft | Stop::No => error,
+    }
+}
+
+fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u64) {
+    let Totals { pulls_done, pulls_failed, pushes_done, pushes_failed, pulled_bytes, pushed_bytes, .. } =
+        &context.third_party.lasting.totals;
+    let (done, failed, bytes) = match asked.copy {
+        "push" => (pushes_done, pushes_failed, pushed_bytes),
+        _ => (pulls_done, pulls_failed, pulled_bytes),
+    };
+    if error.is_none() { done } else { failed }.fetch_add(1, Relaxed);
+    bytes.fetch_add(moved_bytes, Relaxed);
+}
