@@ -215,7 +215,11 @@ pub struct Replicas {
 /// # Errors
 ///
 /// `Protocol` when the metalink is of several files, or of another one; and what reading it fails with.
-pub async fn replicas(client: &Client, source: &Url, found: Option<&FoundMetalink>) -> Result<Option<Replicas>> {
+pub async fn replicas(
+    client: &Client,
+    source: &Url,
+    found: Option<&FoundMetalink>,
+) -> Result<Option<Replicas>> {
     let refused = |why: String| Error::new(ErrorKind::Protocol, why).fault(Fault::Peer).endpoint(source);
     let file = match found {
         Some(found) if !found.is_source => {

@@ -1,6 +1,7 @@
 //! The events of a copy, for its observer, and its report.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error};
@@ -110,6 +111,8 @@ pub struct SourceSnapshot {
     pub bytes: u64,
     /// Open connections.
     pub lanes: usize,
+    /// The other end of the last connection that was made to it over HTTP.
+    pub peer: Option<SocketAddr>,
 }
 
 /// The state of a source, as it is told.

@@ -31,6 +31,7 @@ impl Run<'_> {
                 round_trip: replica.round_trip,
                 bytes: ledger.bytes_of(number as u32),
                 lanes: planned.map_or(0, |report| report.lanes),
+                peer: replica.source.peer(),
             }
         });
         Snapshot {

@@ -251,7 +251,8 @@ impl<'a> Run<'a> {
             plan: Plan::new(Settings::default()),
             judge,
             target: Arc::new(
-                Target::new(sink, options.known.pieces.clone(), notify.clone()).at_most(options.size_bytes_max),
+                Target::new(sink, options.known.pieces.clone(), notify.clone())
+                    .at_most(options.size_bytes_max),
             ),
             pace: Arc::new(Pace::new(options.limit.clone())),
             options,

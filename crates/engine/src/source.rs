@@ -1,5 +1,6 @@
 //! A replica, as all lanes to it know it.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -88,6 +89,8 @@ pub(crate) struct Source {
 struct Known {
     /// Where redirects led.
     resolved: Option<Url>,
+    /// The other end of its last connection.
+    peer: Option<SocketAddr>,
     identity: Option<Identity>,
     /// An answer with bytes came without an ETag.
     has_sent_untagged: bool,
@@ -124,6 +127,16 @@ impl Source {
     /// Remembers where redirects led; `None`: start again from the URL that was given.
     pub(crate) fn set_resolved(&self, url: Option<Url>) {
         self.known().resolved = url;
+    }
+
+    /// Remembers the other end of a connection to it.
+    pub(crate) fn set_peer(&self, peer: Option<SocketAddr>) {
+        self.known().peer = peer;
+    }
+
+    /// The other end of its last connection.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.known().peer
     }
 
     /// A session with the file open that another lane may be bound to.

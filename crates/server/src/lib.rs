@@ -19,6 +19,7 @@
 //! Read first: `storage_service`, `serving`, then `methods` and `export`.
 
 mod conditions;
+mod copy_request;
 mod copying;
 mod cors;
 mod delete;

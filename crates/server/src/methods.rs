@@ -14,7 +14,7 @@ use crate::origin::Origin;
 use crate::recent::Recent;
 use crate::storage_service::StorageService;
 use crate::{
-    conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate, third_party,
+    conditions, copy_request, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate,
 };
 use gridlane_front::body::{Body, Wire};
 use gridlane_front::disconnect::while_connected;
@@ -51,7 +51,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
             return options::not_allowed(service, head, &place);
         }
         Method::Get | Method::Head | Method::Propfind => &[Operation::Stat],
-        Method::Copy if third_party::is_pull(head) => &[Operation::Create, Operation::Overwrite],
+        Method::Copy if copy_request::is_pull(head) => &[Operation::Create, Operation::Overwrite],
         Method::Copy => &[Operation::Read],
         Method::Put => &[Operation::Create, Operation::Overwrite],
         Method::Proppatch => &[Operation::Overwrite],
@@ -108,7 +108,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
         Method::Copy | Method::Move => {
             let stream = &wire.stream;
             if head.method == Method::Copy {
-                let request = third_party::Request {
+                let request = copy_request::Request {
                     service,
                     head,
                     path,
@@ -118,7 +118,7 @@ pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Rece
                     id,
                     phase,
                 };
-                if let Some(reply) = Box::pin(third_party::answer(request)).await {
+                if let Some(reply) = Box::pin(copy_request::answer(request)).await {
                     return reply;
                 }
             }

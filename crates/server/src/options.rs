@@ -1,8 +1,10 @@
 //! OPTIONS: the methods of a path.
 
 use gridlane_auth::Operation;
+use gridlane_core::limits;
 use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
+use gridlane_dav::third_party::SOURCES_FIELD;
 
 use crate::export::Place;
 use crate::storage_service::StorageService;
@@ -28,16 +30,19 @@ fn methods(service: &StorageService, may: impl Fn(Operation) -> bool) -> String 
     let is_allowed =
         |operations: &[Operation]| operations.is_empty() || operations.iter().any(|one| may(*one));
     let allowed = METHODS.iter().filter(|(_, operations)| is_allowed(operations));
+    // A client that may only store something has it fetched.
+    let fetches = service.third_party.is_some() && !is_allowed(&[Operation::Read]);
+    let copy = (fetches && is_allowed(&[Operation::Create, Operation::Overwrite])).then_some("COPY");
     let post = service.front.auth.macaroons.is_some().then_some("POST");
-    allowed.map(|(name, _)| *name).chain(post).collect::<Vec<_>>().join(",")
+    allowed.map(|(name, _)| *name).chain(copy).chain(post).collect::<Vec<_>>().join(",")
 }
 
 /// The methods that are allowed at a place.
 fn allowed(service: &StorageService, place: &Place) -> String {
     match place {
         Place::Inside(spot) => methods(service, |operation| match operation {
-            // For COPY: what may be read can be copied to where something may be written.
-            Operation::Read => service.exports.allow_write() && spot.may(operation),
+            // For COPY: what may be read can be copied to where something may be written, or sent to another server.
+            Operation::Read => may_copy(service) && spot.may(operation),
             _ => spot.may(operation),
         }),
         Place::Above(_) | Place::Nowhere => methods(service, |_| false),
@@ -47,16 +52,26 @@ fn allowed(service: &StorageService, place: &Place) -> String {
 /// Answers OPTIONS for a path (RFC 4918, 10.1). davix looks for PROPFIND in `Allow`, cadaver and davfs2 for the class
 /// in `DAV`: 1, for there are no locks.
 pub(crate) fn answer(service: &StorageService, place: &Place) -> Reply {
-    reply(allowed(service, place))
+    reply(service, allowed(service, place))
 }
 
 /// `OPTIONS *`: the methods that are allowed somewhere.
 pub(crate) fn of_server(service: &StorageService) -> Reply {
-    reply(methods(service, |_| service.exports.allow_write()))
+    reply(service, methods(service, |_| service.exports.allow_write()))
 }
 
-fn reply(allowed: String) -> Reply {
-    Reply::new(Status::OK)
+/// True if there is anywhere that files can be copied to.
+fn may_copy(service: &StorageService) -> bool {
+    service.exports.allow_write() || service.third_party.is_some()
+}
+
+fn reply(service: &StorageService, allowed: String) -> Reply {
+    let reply = Reply::new(Status::OK);
+    let reply = match &service.third_party {
+        Some(_) => reply.field(SOURCES_FIELD, limits::SOURCES_MAX.to_string()),
+        None => reply,
+    };
+    reply
         .field("Allow", allowed)
         .field("DAV", "1")
         // Without it Windows takes the server for one that speaks FrontPage.

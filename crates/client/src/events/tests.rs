@@ -184,6 +184,7 @@ fn the_lines_of_a_copy_as_documented() {
         elapsed_s: 1.0,
         verifying: false,
         sources: vec![SourceSnapshot {
+            peer: None,
             state: State::Active,
             rate_bytes_per_s: 2.5,
             round_trip: None,

@@ -121,6 +121,7 @@ async fn connected(
     })?;
     let Connected { mut connection, handshake_round_trips } = connected;
     let round_trip = connection.round_trip();
+    lane.source.set_peer(connection.peer());
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
 
     for (at, range) in asked.iter().enumerate() {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -215,6 +216,11 @@ impl Connection {
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
         self.path().map(|info| info.round_trip)
+    }
+
+    /// Its other end: the server, or a proxy in front of it.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.stream.as_ref().map(Stream::peer)
     }
 
     /// Like [`round_trip`](Connection::round_trip), with everything else that the kernel has seen.

@@ -14,7 +14,7 @@ use crate::digests::Digests;
 use crate::export::{Export, Spot};
 
 /// The file that is sent: open, with the checksums that are kept of it.
-pub(super) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSource, Reply> {
+pub(crate) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSource, Reply> {
     let failed = |error: StoreError| Reply::store_failure(&error);
     let object: Arc<dyn Object> = match spot.storage().open(&spot.object).await.map_err(failed)? {
         Opened::File(object) => object,
@@ -26,7 +26,7 @@ pub(super) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSourc
 
 /// The target of a file that comes: opened when the copy's turn has come.
 #[derive(Clone)]
-pub(super) struct Landing {
+pub(crate) struct Landing {
     export: Arc<Export>,
     object: ObjectPath,
     completion: Completion,
@@ -43,13 +43,13 @@ struct State {
 
 impl Landing {
     /// A file at a spot, which shall be as `completion` says. The owner of `keys` goes on with what an earlier copy left.
-    pub(super) fn new(spot: &Spot, completion: Completion, keys: JournalKeys) -> Landing {
+    pub(crate) fn new(spot: &Spot, completion: Completion, keys: JournalKeys) -> Landing {
         let (export, object) = (Arc::clone(&spot.export), spot.object.clone());
         Landing { export, object, completion, keys, opened: Arc::default() }
     }
 
     /// The target for the engine.
-    pub(super) async fn spec(&self) -> Result<TargetSpec, StoreError> {
+    pub(crate) async fn spec(&self) -> Result<TargetSpec, StoreError> {
         if self.export.storage.targets().is_none() {
             let upload = self.export.storage.create(&self.object, None).await?;
             return Ok(TargetSpec::stored(upload, self.completion.clone()));
@@ -79,12 +79,12 @@ impl Landing {
     }
 
     /// The answer of the storage, if it did not let the target be opened; told once.
-    pub(super) fn refusal(&self) -> Option<Reply> {
+    pub(crate) fn refusal(&self) -> Option<Reply> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).refused.take()
     }
 
     /// Closes the target of a copy that has failed. What is there stays for the next copy of the same user, or goes.
-    pub(super) async fn close(&self, keeps: bool) {
+    pub(crate) async fn close(&self, keeps: bool) {
         let target = self.opened.lock().unwrap_or_else(PoisonError::into_inner).target.take();
         if let Some(target) = target.filter(|_| !keeps) {
             let turns = Arc::clone(target.turns());

@@ -2,12 +2,12 @@
 //! that carries no data itself.
 //!
 //! ```text
-//!  COPY ─▶ request ─▶ job ─▶ running ──the engine's copy──▶ ends: a target of the storage, or an upload
-//!             │                 │ phases, bytes
-//!             └─ real status    └─▶ stream: markers, and the last line
+//!  COPY ─▶ copy_request ─▶ job ─▶ running ──the engine's copy──▶ ends: a target of the storage, or an upload
+//!               │                   │ phases, bytes
+//!               └─ a status         └─▶ stream: markers, and the last line
 //! ```
 //!
-//! What can be refused at once is refused by a status of its own (`request`). A copy runs as a task (`running`) by the engine
+//! What can be refused at once is refused by a status of its own (`copy_request`). A copy runs as a task (`running`) by the engine
 //! that `gridlane cp` has: pulled bytes land in a hidden file of the export with a journal, so that a copy that was killed goes
 //! on when it is asked for again; quotas, rules, kept checksums and durability are those of PUT. The engine's governor says
 //! how many copies move at a time, and which user's is next. Those that wait are told so by markers.
@@ -17,12 +17,11 @@
 //!
 //! The protocol: docs/protocol/third-party-copy.md.
 
-mod ends;
-mod refusal;
-mod request;
-mod running;
-mod stream;
-mod users;
+pub(crate) mod ends;
+pub(crate) mod refusal;
+pub(crate) mod running;
+pub(crate) mod stream;
+pub(crate) mod users;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,8 +37,6 @@ use gridlane_share::{Holder, Lease, Share};
 use gridlane_store::journal_key::JournalKeys;
 
 use users::Users;
-
-pub(crate) use request::{Request, answer, is_pull};
 
 /// An operator's settings of third-party copies.
 #[derive(Clone)]
@@ -67,7 +64,7 @@ impl ThirdPartySettings {
 
 /// The third-party copies of a server, by one generation of settings.
 pub(crate) struct ThirdParty {
-    settings: ThirdPartySettings,
+    pub(crate) settings: ThirdPartySettings,
     lasting: Arc<Lasting>,
 }
 
@@ -111,13 +108,13 @@ impl ThirdParty {
     }
 
     /// A place for one more copy of the client in hand, if it may have one.
-    fn place(&self) -> Option<Lease> {
+    pub(crate) fn place(&self) -> Option<Lease> {
         let holder: Holder = gridlane_share::budget::current();
         self.lasting.copies.try_take(holder, 1).ok()
     }
 
     /// The client that reaches other servers for a user. Its connections are those of the user's earlier copies.
-    fn client_of(&self, user: &Identity) -> (Client, gridlane_net::Identity) {
+    pub(crate) fn client_of(&self, user: &Identity) -> (Client, gridlane_net::Identity) {
         (self.settings.client.clone(), self.lasting.users.identity(user))
     }
 
@@ -132,8 +129,7 @@ impl ThirdParty {
             pushed_bytes,
             refused_addresses,
         } = &self.lasting.totals;
-        let help = "Third-party copies that have ended.";
-        page.family("third_party_copies_total", Kind::Counter, help);
+        page.family("third_party_copies_ended", Kind::Counter, "Third-party copies that have ended.");
         for (direction, outcome, count) in [
             ("pull", "done", pulls_done),
             ("pull", "failed", pulls_failed),
@@ -141,13 +137,13 @@ impl ThirdParty {
             ("push", "failed", pushes_failed),
         ] {
             let labels = [("direction", direction), ("outcome", outcome)];
-            page.sample("", &labels, count.load(Relaxed));
+            page.sample("_total", &labels, count.load(Relaxed));
         }
-        page.family("third_party_bytes_total", Kind::Counter, "Bytes moved by third-party copies.");
-        page.sample("", &[("direction", "pull")], pulled_bytes.load(Relaxed));
-        page.sample("", &[("direction", "push")], pushed_bytes.load(Relaxed));
+        page.family("third_party_moved_bytes", Kind::Counter, "Bytes moved by third-party copies.");
+        page.sample("_total", &[("direction", "pull")], pulled_bytes.load(Relaxed));
+        page.sample("_total", &[("direction", "push")], pushed_bytes.load(Relaxed));
         let help = "Third-party copies that run or wait.";
-        page.gauge("third_party_copies", help, self.lasting.copies.used());
+        page.gauge("third_party_copies_running", help, self.lasting.copies.used());
         page.counter(
             "third_party_refused_addresses",
             "Third-party copies refused for the address of the other server.",
@@ -158,7 +154,7 @@ impl ThirdParty {
 
 /// The front and the state that a copy needs after its request.
 #[derive(Clone)]
-struct Context {
-    front: Arc<Front>,
-    third_party: Arc<ThirdParty>,
+pub(crate) struct Context {
+    pub(crate) front: Arc<Front>,
+    pub(crate) third_party: Arc<ThirdParty>,
 }

@@ -6,7 +6,7 @@ use gridlane_front::reply::Reply;
 
 /// The answer. 404 and 403 are those that clients of the field tell apart: davix takes them for "no such file" and "permission
 /// denied" of the copy as a whole.
-pub(super) fn reply(error: &Error) -> Reply {
+pub(crate) fn reply(error: &Error) -> Reply {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NOT_FOUND,
         ErrorKind::Denied => Status::FORBIDDEN,
@@ -23,7 +23,7 @@ pub(super) fn reply(error: &Error) -> Reply {
 }
 
 /// The cause in one line: where, what, and what the other server said.
-pub(super) fn cause(error: &Error) -> String {
+pub(crate) fn cause(error: &Error) -> String {
     let what = error.message();
     let mut text = match error.endpoint_text() {
         Some(endpoint) if !what.contains(endpoint) => format!("{endpoint}: {what}"),

@@ -1,12 +1,13 @@
 //! A third-party copy that runs: a task, what is known of it meanwhile, and its end.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::limits::{THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Scheme, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Scheme, Url};
 use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report, StoredSource, TargetSpec};
 use gridlane_front::Stopping;
 use gridlane_peer::Client;
@@ -21,22 +22,22 @@ use gridlane_front::CopyRecord;
 use gridlane_front::reply::Reply;
 
 /// A copy that was settled, and has not begun.
-pub(super) struct Job {
+pub(crate) struct Job {
     /// Replicas of the file; of a file that is here one name for it.
-    pub(super) sources: Vec<Url>,
+    pub(crate) sources: Vec<Url>,
     /// The file that is here, if it is.
-    pub(super) stored: Option<StoredSource>,
-    pub(super) goal: Goal,
+    pub(crate) stored: Option<StoredSource>,
+    pub(crate) goal: Goal,
     /// The client with the credentials for the other servers.
-    pub(super) client: Client,
+    pub(crate) client: Client,
     /// Checksums, streams and limits.
-    pub(super) options: Options,
+    pub(crate) options: Options,
     /// Who asked for it, and for what.
-    pub(super) asked: Asked,
+    pub(crate) asked: Asked,
 }
 
 /// Where the bytes go.
-pub(super) enum Goal {
+pub(crate) enum Goal {
     /// Here.
     Here(Landing),
     /// To another server. An existing file is replaced if `overwrite`.
@@ -44,18 +45,18 @@ pub(super) enum Goal {
 }
 
 /// The request of a copy, as it is recorded.
-pub(super) struct Asked {
-    pub(super) id: String,
-    pub(super) client: gridlane_front::client::Client,
-    pub(super) copy: &'static str,
-    pub(super) path: String,
-    pub(super) client_info: Option<String>,
-    pub(super) at: Instant,
+pub(crate) struct Asked {
+    pub(crate) id: String,
+    pub(crate) client: gridlane_front::client::Client,
+    pub(crate) copy: &'static str,
+    pub(crate) path: String,
+    pub(crate) client_info: Option<String>,
+    pub(crate) at: Instant,
 }
 
 /// How far a copy is.
 #[derive(Clone, Debug)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// It waits for its turn.
     Waiting,
     /// It has begun, and does not know its file yet.
@@ -66,13 +67,25 @@ pub(super) enum Phase {
     Ended(std::result::Result<(), Failure>),
 }
 
+impl Phase {
+    /// Phases come one after the other.
+    fn rank(&self) -> u8 {
+        match self {
+            Phase::Waiting => 0,
+            Phase::Begun => 1,
+            Phase::Moving => 2,
+            Phase::Ended(_) => 3,
+        }
+    }
+}
+
 /// A copy that has failed.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// Why.
-    pub(super) error: Error,
+    pub(crate) error: Error,
     /// Nothing was moved, and the client may be answered by a status.
-    pub(super) is_early: bool,
+    pub(crate) is_early: bool,
 }
 
 /// Why a copy is stopped.
@@ -90,21 +103,23 @@ struct Gauges {
     done_bytes: AtomicU64,
     /// The size of the file; 0 while it is not known.
     size_bytes: AtomicU64,
+    /// The other ends of the connections over HTTP, one of each source.
+    peers: Mutex<Vec<SocketAddr>>,
 }
 
 /// A copy that runs. When this is dropped the copy ends as at a stop of the server: what it has is kept for the next one.
-pub(super) struct Running {
+pub(crate) struct Running {
     phase: watch::Receiver<Phase>,
     gauges: Arc<Gauges>,
     stop: watch::Sender<Stop>,
     landing: Option<Landing>,
     /// When it began, in seconds since 1970.
-    pub(super) started_s: u64,
+    pub(crate) started_s: u64,
 }
 
 impl Running {
     /// Begins a copy on a task of its own.
-    pub(super) fn begin(context: Context, job: Job, place: Lease, stopping: Stopping) -> Running {
+    pub(crate) fn begin(context: Context, job: Job, place: Lease, stopping: Stopping) -> Running {
         let (tell, phase) = watch::channel(Phase::Waiting);
         let (stop, stopped) = watch::channel(Stop::No);
         let gauges = Arc::new(Gauges::default());
@@ -112,7 +127,12 @@ impl Running {
             Goal::Here(landing) => Some(landing.clone()),
             Goal::Away { .. } => None,
         };
-        let watcher = Watcher { tell, gauges: Arc::clone(&gauges), moved_bytes: 0 };
+        let watcher = Watcher {
+            tell,
+            gauges: Arc::clone(&gauges),
+            is_sized_before: job.stored.is_some() && landing.is_none(),
+            moved_bytes: 0,
+        };
         let copy = run(context, job, watcher, stopped, stopping, place);
         // The turns that it takes are its client's.
         tokio::spawn(budget::on_behalf(budget::current(), copy));
@@ -122,33 +142,38 @@ impl Running {
     }
 
     /// Where it stands.
-    pub(super) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         self.phase.borrow().clone()
     }
 
     /// Waits until bytes come or it has ended.
-    pub(super) async fn settled(&mut self) {
+    pub(crate) async fn settled(&mut self) {
         let is_settled = |phase: &Phase| matches!(phase, Phase::Moving | Phase::Ended(_));
         let _ = self.phase.wait_for(is_settled).await;
     }
 
     /// Waits until it has ended.
-    pub(super) async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         let _ = self.phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
     }
 
     /// Bytes of the file that are written.
-    pub(super) fn done_bytes(&self) -> u64 {
+    pub(crate) fn done_bytes(&self) -> u64 {
         self.gauges.done_bytes.load(Relaxed)
     }
 
+    /// The other ends of its connections.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        self.gauges.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The answer of the storage that does not take the file, if that is why it has failed.
-    pub(super) fn refused_here(&self) -> Option<Reply> {
+    pub(crate) fn refused_here(&self) -> Option<Reply> {
         self.landing.as_ref()?.refusal()
     }
 
     /// Its client does not want it any longer: nothing of it stays.
-    pub(super) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.stop.send_replace(Stop::ClientLeft);
     }
 }
@@ -169,6 +194,8 @@ impl Drop for Running {
 struct Watcher {
     tell: watch::Sender<Phase>,
     gauges: Arc<Gauges>,
+    /// The size is known before the other server has said anything.
+    is_sized_before: bool,
     /// Bytes of metalinks and attempts before this one.
     moved_bytes: u64,
 }
@@ -176,11 +203,7 @@ struct Watcher {
 impl Watcher {
     fn reach(&self, next: Phase) {
         self.tell.send_if_modified(|phase| {
-            let is_news = match (&*phase, &next) {
-                (Phase::Ended(_), _) => false,
-                (Phase::Moving, Phase::Begun | Phase::Moving) | (Phase::Begun, Phase::Begun) => false,
-                _ => true,
-            };
+            let is_news = next.rank() > phase.rank();
             if is_news {
                 *phase = next;
             }
@@ -198,10 +221,14 @@ impl Observer for Watcher {
             }
             Event::Started { size_bytes } => {
                 self.gauges.size_bytes.store(*size_bytes, Relaxed);
-                self.reach(Phase::Moving);
+                if !self.is_sized_before {
+                    self.reach(Phase::Moving);
+                }
             }
             Event::Progress(snapshot) => {
                 self.gauges.done_bytes.store(snapshot.done_bytes, Relaxed);
+                let peers = snapshot.sources.iter().filter_map(|source| source.peer).collect();
+                *self.gauges.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers;
                 if snapshot.done_bytes > 0 {
                     self.reach(Phase::Moving);
                 }
@@ -258,7 +285,7 @@ async fn run(
     }
     drop(place);
     let ended = outcome.map(|_| ()).map_err(|(error, report)| {
-        let is_early = report.is_none_or(|report| report.size_bytes.is_none() && report.fetched_bytes == 0);
+        let is_early = report.is_none_or(|report| report.fetched_bytes == 0 || report.done_bytes == 0);
         Failure { error, is_early }
     });
     watcher.reach(Phase::Ended(ended));
@@ -362,11 +389,7 @@ impl Copy {
 }
 
 /// Completes when the copy shall end, and says why.
-async fn until_stopped(
-    mut stopped: watch::Receiver<Stop>,
-    mut stopping: Stopping,
-    gauges: &Gauges,
-) -> Stop {
+async fn until_stopped(mut stopped: watch::Receiver<Stop>, mut stopping: Stopping, gauges: &Gauges) -> Stop {
     let asked = async {
         match stopped.wait_for(|stop| *stop != Stop::No).await {
             Ok(stop) => *stop,
@@ -413,20 +436,32 @@ fn told(why: Stop, error: Error) -> Error {
         }
         Stop::TooSlow => {
             let s = THIRD_PARTY_LEAST_INTERVAL.as_secs();
-            let what = format!("operation timeout: fewer than {THIRD_PARTY_LEAST_BYTES} bytes came within {s} s");
+            let what =
+                format!("operation timeout: fewer than {THIRD_PARTY_LEAST_BYTES} bytes came within {s} s");
             Error::new(ErrorKind::Timeout, what).fault(Fault::Peer)
         }
-        Stop::ClientLeft | Stop::No => error,
+        Stop::ClientLeft => Error::new(ErrorKind::Interrupted, "the client left, which cancels the copy"),
+        Stop::No => error,
     }
 }
 
 fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u64) {
-    let Totals { pulls_done, pulls_failed, pushes_done, pushes_failed, pulled_bytes, pushed_bytes, .. } =
-        &context.third_party.lasting.totals;
+    let Totals {
+        pulls_done,
+        pulls_failed,
+        pushes_done,
+        pushes_failed,
+        pulled_bytes,
+        pushed_bytes,
+        refused_addresses,
+    } = &context.third_party.lasting.totals;
     let (done, failed, bytes) = match asked.copy {
         "push" => (pushes_done, pushes_failed, pushed_bytes),
         _ => (pulls_done, pulls_failed, pulled_bytes),
     };
     if error.is_none() { done } else { failed }.fetch_add(1, Relaxed);
+    if error.is_some_and(|error| matches!(error.advice(), Some(Hint::AllowAddress))) {
+        refused_addresses.fetch_add(1, Relaxed);
+    }
     bytes.fetch_add(moved_bytes, Relaxed);
 }

@@ -13,7 +13,7 @@ use super::refusal::cause;
 use super::running::{Phase, Running};
 
 /// The markers of a copy.
-pub(super) struct Markers {
+pub(crate) struct Markers {
     running: Running,
     due: Instant,
     /// Bytes at the last marker, and when others had come than before, in seconds since 1970.
@@ -22,7 +22,7 @@ pub(super) struct Markers {
 
 impl Markers {
     /// The markers of a copy, and the bytes of the first.
-    pub(super) fn begin(running: Running) -> (Markers, Vec<u8>) {
+    pub(crate) fn begin(running: Running) -> (Markers, Vec<u8>) {
         let seen = (0, running.started_s);
         let mut markers = Markers { running, due: Instant::now(), seen };
         let first = markers.marker().into_bytes();
@@ -37,8 +37,13 @@ impl Markers {
         if bytes != self.seen.0 {
             self.seen = (bytes, now_s);
         }
-        let stripe =
-            Stripe { started_s: self.running.started_s, last_s: self.seen.1, bytes, connections: &[] };
+        let connections = self.running.peers();
+        let stripe = Stripe {
+            started_s: self.running.started_s,
+            last_s: self.seen.1,
+            bytes,
+            connections: &connections,
+        };
         let (description, stripe) = match self.running.phase() {
             Phase::Waiting => ("the copy waits for its turn", None),
             Phase::Begun => ("the copy has begun", Some(stripe)),

@@ -12,7 +12,7 @@ use gridlane_core::limits::THIRD_PARTY_USERS_MAX;
 use gridlane_net::Identity;
 
 /// The users whose connections are kept.
-pub(super) struct Users {
+pub(crate) struct Users {
     anonymous: Identity,
     known: Mutex<HashMap<String, (Identity, Instant)>>,
 }
@@ -24,7 +24,7 @@ impl Default for Users {
 }
 
 /// The name by which a user is told from all others.
-pub(super) fn key(user: &User) -> String {
+pub(crate) fn key(user: &User) -> String {
     match user {
         User::Anonymous => "anonymous".to_owned(),
         User::Certificate(certificate) => format!("certificate {}", certificate.dn),
@@ -36,7 +36,7 @@ pub(super) fn key(user: &User) -> String {
 
 impl Users {
     /// The identity of the connections for a user. The user that was here longest ago is forgotten for another one.
-    pub(super) fn identity(&self, user: &User) -> Identity {
+    pub(crate) fn identity(&self, user: &User) -> Identity {
         if user.is_anonymous() {
             return self.anonymous.clone();
         }

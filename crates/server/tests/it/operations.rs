@@ -14,6 +14,7 @@ use gridlane_dav::{ResourcePath, Status};
 use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::TrustedProxies;
 use gridlane_server::{Export, Settings, open_to_anyone};
+use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::{Completion, Expectation, MemoryStorage, ObjectPath};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
@@ -372,6 +373,10 @@ fn the_metrics_page_is_documented() {
     let server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.certificate_expires = Some(std::time::SystemTime::now());
+        let dialer = gridlane_net::Dialer::new(gridlane_net::tls::Trust::default());
+        let client = gridlane_peer::Client::new(dialer, Duration::from_secs(1));
+        settings.service.third_party =
+            Some(gridlane_server::ThirdPartySettings::new(client, JournalKeys::default()));
     });
     let mut client = Client::connect(server.admin.unwrap());
     client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");

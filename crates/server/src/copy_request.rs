@@ -11,23 +11,23 @@ use gridlane_dav::third_party::{CopyRequest, Direction, MEDIA_TYPE, Remote, SOUR
 use gridlane_dav::webdav::{Destination, overwrites};
 use gridlane_dav::{Method, ResourcePath, Status, timestamp};
 use gridlane_engine::{Options, StoredSource};
+use gridlane_front::PhaseWatch;
 use gridlane_front::access_log::loggable;
 use gridlane_front::reply::{Payload, Reply};
-use gridlane_front::PhaseWatch;
 use gridlane_net::Stream;
 use gridlane_peer::{Client, Credentials, Forwarded};
 use gridlane_store::Completion;
 
-use super::ends::{Landing, source};
-use super::running::{Asked, Goal, Job, Phase, Running};
-use super::stream::Markers;
-use super::{Context, ThirdParty, refusal, users};
 use crate::conditions::{self, refused};
 use crate::export::{Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::put::{MODIFIED, Target};
 use crate::storage_service::StorageService;
+use crate::third_party::ends::{Landing, source};
+use crate::third_party::running::{Asked, Goal, Job, Phase, Running};
+use crate::third_party::stream::Markers;
+use crate::third_party::{Context, ThirdParty, refusal, users};
 
 /// A request in hand.
 pub(crate) struct Request<'a> {
@@ -54,7 +54,8 @@ pub(crate) async fn answer(request: Request<'_>) -> Option<Reply> {
     if !is_pull(head) && !is_third_party(&head.headers) {
         let is_ours = |destination: Destination| request.origin.is_ours(request.service, &destination);
         // Without a Destination, or with a wrong one, the plain copy says what is wrong.
-        if Destination::parse(&head.headers).map_or(true, is_ours) {
+        let is_offered = request.service.third_party.is_some();
+        if !is_offered || Destination::parse(&head.headers).map_or(true, is_ours) {
             return None;
         }
     }
@@ -79,7 +80,9 @@ impl Request<'_> {
         };
         let asked = CopyRequest::parse(&self.head.headers).map_err(refused)?;
         let ends = match &asked {
-            None => self.within(&self.destination()?, overwrites(&self.head.headers).map_err(refused)?).await?,
+            None => {
+                self.within(&self.destination()?, overwrites(&self.head.headers).map_err(refused)?).await?
+            }
             Some(copy) => match copy.direction {
                 Direction::Pull => self.pull(third_party, copy).await?,
                 Direction::Push => self.push(copy).await?,
@@ -204,7 +207,8 @@ impl Request<'_> {
             // A metalink is small, and a server that does not send it in time will not send the file either.
             match tokio::time::timeout(THIRD_PARTY_PATIENCE, described).await {
                 Ok(Ok(Some(replicas))) => {
-                    sources = replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File).collect();
+                    sources =
+                        replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File).collect();
                     options.known = replicas.known;
                 }
                 Ok(Ok(None)) => {}
@@ -281,7 +285,8 @@ impl Request<'_> {
         let modified = self.head.headers.single(MODIFIED).and_then(timestamp::from_seconds);
         let completion = Completion { modified, ..Completion::from(target.expectation) };
         let third_party = self.service.third_party.as_ref();
-        let keys = third_party.map(|third_party| third_party.settings.journal_keys.clone()).unwrap_or_default();
+        let keys =
+            third_party.map(|third_party| third_party.settings.journal_keys.clone()).unwrap_or_default();
         Ok(Landing::new(spot, completion, keys.of_user(&users::key(&spot.client.identity))))
     }
 
