@@ -9,6 +9,7 @@ use gridlane_xrd::SessionId;
 use crate::client::Client;
 use crate::front::Front;
 use crate::generation::Generation;
+use crate::phase::Stopping;
 use crate::service::Service;
 
 /// A session: what its connections share, and what ends with the first of them.
@@ -80,6 +81,8 @@ pub struct Context<S: Service> {
     pub link: Arc<Link>,
     /// True if the client understands answers that come later.
     pub takes_later: bool,
+    /// Tells when the server stops.
+    pub stopping: Stopping,
 }
 
 impl<S: Service> Clone for Context<S> {
@@ -91,6 +94,7 @@ impl<S: Service> Clone for Context<S> {
             session: Arc::clone(&self.session),
             link: Arc::clone(&self.link),
             takes_later: self.takes_later,
+            stopping: self.stopping.clone(),
         }
     }
 }

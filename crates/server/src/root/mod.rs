@@ -21,6 +21,7 @@ pub(crate) mod open;
 mod pages_in;
 pub(crate) mod places;
 pub(crate) mod prepare;
+pub(crate) mod pull;
 pub(crate) mod query;
 pub(crate) mod requests;
 pub(crate) mod rm;

@@ -9,12 +9,13 @@ use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::OpenAnswer;
 use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::Open;
-use gridlane_xrd::third_party::{Role, Wrong, parse};
+use gridlane_xrd::third_party::{Destination, Role, Wrong, parse};
 
 use super::chmod::MODE_MAX;
 use super::files::{Content, NewFile};
 use super::locks::{Key, Lock, Usage};
 use super::places::{Context, Places as _, allowed, denied};
+use super::pull::Pull;
 use super::stat::{Rights, stat_text};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
@@ -37,6 +38,9 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     };
     let (content, metadata, locks) = match mode.disposition {
         None => open_to_read(context, &spot, &mode).await?,
+        Some(_) if let Some(Role::Destination(destination)) = &mode.copy => {
+            open_to_pull(context, &spot, &mode, destination).await?
+        }
         Some(disposition) => open_to_change(context, &spot, &mode, disposition).await?,
     };
     let word = match &mode.copy {
@@ -45,7 +49,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
         }
         _ => None,
     };
-    let is_pending = matches!(content, Content::Changing { is_pending: true, .. });
+    let is_pending = matches!(content, Content::Changing { is_pending: true, .. } | Content::Pulled(_));
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
     let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
     let path = request.about.path.clone();
@@ -151,6 +155,20 @@ async fn open_to_read(context: &Context, spot: &Spot, mode: &OpenMode<'_>) -> Re
     let metadata = object.metadata().clone();
     let lock = mode.lock(context, file_key(spot, &metadata), Usage::Reading)?;
     Ok((Content::Reading(object), metadata, lock.into_iter().collect()))
+}
+
+/// Remembers a copy from another server. Nothing is made before it is asked for, by `sync`.
+async fn open_to_pull(
+    context: &Context,
+    spot: &Spot,
+    mode: &OpenMode<'_>,
+    destination: &Destination,
+) -> Result<Opening, Failure> {
+    let key = Key::Path(spot.export.path.clone(), spot.object.clone());
+    let lock = mode.lock(context, key, Usage::Changing)?;
+    let pull = Pull::open(context, mode.request, spot, destination).await?;
+    let metadata = pull.metadata();
+    Ok((Content::Pulled(pull), metadata, lock.into_iter().collect()))
 }
 
 async fn open_to_change(

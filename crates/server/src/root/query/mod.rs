@@ -20,7 +20,13 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     let by_handle = matches!(request.kind, QueryKind::VISA | QueryKind::OPAQUE_HANDLE);
     if request.argument.is_empty() || by_handle && QueryKind::KNOWN.contains(&request.kind) {
         // XRootD takes a question without an argument for one about a handle.
-        context.session.files.get(request.handle, "query")?;
+        let file = context.session.files.get(request.handle, "query")?;
+        if let (Some(pull), b"ofs.tpc cancel") = (file.pull(), request.argument.as_slice())
+            && request.kind == QueryKind::OPAQUE_HANDLE
+        {
+            pull.cancel().await;
+            return Ok(Answer::done());
+        }
         return match by_handle {
             true => Err(Failure::new(ErrorCode::UNSUPPORTED, "Unable to fctl; operation not supported")),
             false => Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present")),
