@@ -145,9 +145,8 @@ impl Pull {
             client: client.credentials(credentials),
             options: Options {
                 size_bytes_max: Some(self.spot.export.upload_bytes_max),
-                // XRootD's sources let one open in for each key: it has to serve all connections, which needs one that
-                // opens the file before all others.
-                streams: Some(usize::from(self.destination.streams.unwrap_or(1))),
+                // xrdcp says one always.
+                streams: self.destination.streams.filter(|streams| *streams > 1).map(usize::from),
                 require_verified: self.destination.checksum.is_some(),
                 checksum: self.destination.checksum.clone(),
                 patience: limits::THIRD_PARTY_PATIENCE,

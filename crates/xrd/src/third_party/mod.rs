@@ -270,7 +270,14 @@ impl Host {
 
     /// An address.
     pub fn of(address: IpAddr) -> Host {
-        Host::Address(address.to_canonical())
+        let address = match address {
+            // XRootD writes IPv4 addresses so as well; no host has one of these itself (RFC 4291, section 2.5.5.1).
+            IpAddr::V6(v6) if matches!(v6.segments(), [0, 0, 0, 0, 0, 0, high, _] if high != 0) => {
+                v6.to_ipv4().map_or(address, IpAddr::V4)
+            }
+            _ => address.to_canonical(),
+        };
+        Host::Address(address)
     }
 }
 
@@ -390,6 +397,8 @@ mod tests {
         };
         let of = |seconds, host: &str| (seconds, host.to_owned());
         assert_eq!(ttl("tpc.dst=[::ffff:127.0.0.1]&tpc.key=K&tpc.stage=copy"), of(7, "[::ffff:127.0.0.1]"));
+        assert_eq!(ttl("tpc.key=K&tpc.dst=[::192.0.2.1]"), of(7, "[::ffff:192.0.2.1]"));
+        assert_eq!(ttl("tpc.key=K&tpc.dst=[::1]"), of(7, "[::1]"));
         assert_eq!(ttl("tpc.key=K&tpc.dst=H.example.&tpc.ttl=3"), of(3, "h.example"));
         assert_eq!(ttl("tpc.key=K&tpc.dst=h:1094&tpc.ttl=99999"), of(15, "h"));
         let fetched = role("tpc.key=K&tpc.org=root.20358@[::ffff:127.0.0.1]", false).unwrap().unwrap();
