@@ -136,6 +136,11 @@ impl Source {
         }
     }
 
+    /// True if it can be opened but once, and was: a server that is not there any longer has forgotten that it may be.
+    pub(crate) fn was_opened_once(&self) -> bool {
+        self.opens_once && self.identity().is_some()
+    }
+
     /// Notes that it brought nothing to be bound to a session. The next lane opens the file itself, where it can be opened again.
     pub(crate) fn refuse(&self, shared: &SharedSession) {
         if !self.opens_once {

@@ -1,7 +1,6 @@
 //! Exports, the paths that lead into them, and the decisions about those paths.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridlane_auth::policy::{Principal, Reason, Template};
@@ -133,12 +132,9 @@ impl Spot {
         }
     }
 
-    /// The same for a client that comes from `address` on behalf of this one.
-    pub(crate) fn reached_from(&self, address: IpAddr) -> Spot {
-        let mut spot = self.at(self.object.clone());
-        spot.client = spot.client.for_request();
-        spot.client.address = address;
-        spot
+    /// The same for another client, with its own rights.
+    pub(crate) fn of_client(&self, client: &Client) -> Spot {
+        Spot { client: client.clone(), ..self.at(self.object.clone()) }
     }
 
     /// Checks that its client may do it: the answer if not. Every method asks here before it looks at the storage.

@@ -46,6 +46,7 @@ mod small_files;
 mod statuses;
 mod stubborn;
 mod targets;
+mod third_party;
 mod tls_records;
 mod tokens;
 mod trees;

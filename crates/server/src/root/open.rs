@@ -51,7 +51,11 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     };
     let is_pending = matches!(content, Content::Changing { is_pending: true, .. } | Content::Pulled(_));
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
-    let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
+    let rights = match &mode.copy {
+        Some(Role::Fetch { .. }) => Rights { read: true, ..Rights::of(&spot) },
+        _ => Rights::of(&spot),
+    };
+    let stat = wants_stat.then(|| stat_text(&metadata, rights, is_pending));
     let path = request.about.path.clone();
     let upload = mode.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
     let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, word, upload })?;

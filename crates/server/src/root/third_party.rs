@@ -2,7 +2,7 @@
 //! servers come for it.
 //!
 //! What a server may read that comes is what the client may read that has said so: that was checked when the client opened the
-//! file. Its own rights, which it may have none of, do not count. It is known by the key, by the client for whom it says that it comes, and by its
+//! file. For reading that file its own rights do not count; for all else they do. It is known by the key, by the client for whom it says that it comes, and by its
 //! address, which is compared with that of the host that the client has named. The machine is
 //! [`Rendezvous`].
 
@@ -108,7 +108,8 @@ impl Meetings {
         Ok(Spoken { meetings: Arc::clone(self), id })
     }
 
-    /// The place of a file that a server comes for, when the client has said that it may read it. Waits for that for a while.
+    /// The place of a file that a server comes for, when the client has said that it may read it: there it may be opened to be
+    /// read, and nothing else without rights of its own. Waits for the client's word for a while.
     pub(crate) async fn fetch(
         &self,
         context: &Context,
@@ -127,7 +128,7 @@ impl Meetings {
         let (waiting, granted) = {
             let mut state = self.lock();
             match state.rendezvous.arrive(self.now(), fetch).map_err(full)? {
-                Arrived::Granted(spot) => return Ok(spot.reached_from(peer)),
+                Arrived::Granted(spot) => return Ok(spot.of_client(&context.client)),
                 Arrived::Waits(id, _) => {
                     let (tell, granted) = oneshot::channel();
                     state.waiting.insert(id, tell);
@@ -138,7 +139,7 @@ impl Meetings {
         let granted = timeout(limits::ROOT_RENDEZVOUS_TTL, granted).await;
         drop(waiting);
         match granted {
-            Ok(Ok(spot)) => Ok(spot.reached_from(peer)),
+            Ok(Ok(spot)) => Ok(spot.of_client(&context.client)),
             _ => {
                 let failure = Failure::new(ErrorCode::NOT_AUTHORIZED, EXPIRED);
                 context.client.noted("no word of a client for this server and file".to_owned());

@@ -89,6 +89,7 @@ async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<By
                 let wait = bounded(error.wait());
                 End::Lost(Loss::Busy { wait }, Some(error))
             }
+            _ if error.is_unreached() && lane.source.was_opened_once() => End::Dead { error, forget: false },
             _ if error.is_retryable() => End::Lost(Loss::Failed, Some(error)),
             // What spoke the protocol before and does not now may be another program, that has the port of a server
             // which is being started.

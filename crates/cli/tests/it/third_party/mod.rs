@@ -1,0 +1,3 @@
+//! Third-party copies, between servers of ours and of others.
+
+mod root;
