@@ -882,6 +882,8 @@ pub const THIRD_PARTY_ANSWER_MAX: Duration = Duration::from_secs(120);
 pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
 /// 512 B/s: a person at a modem, and no storage.
 pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
+/// Time for removing at another server what an upload that broke off has left there.
+pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
 /// Users whose connections to other servers are kept apart, and remembered.

@@ -23,6 +23,11 @@ impl Run<'_> {
             return;
         }
         let url = &self.replicas[source].source.url;
+        if url.scheme().is_http() && !self.client.http.sends_heads {
+            // What it states along with the bytes counts all the same.
+            self.judge.votes_mut().silent(source);
+            return;
+        }
         let may_be_small =
             self.judge.size_bytes().is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
         // The others are spares, and have no lanes.

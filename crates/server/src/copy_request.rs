@@ -90,18 +90,21 @@ impl Request<'_> {
         };
         let remotes = asked.as_ref().map_or(&[][..], |asked| &asked.remotes);
         let used = ends.sources.len();
-        let client = self.client(third_party, remotes, asked.as_ref().and_then(|asked| asked.scitag))?;
+        let mut client = self.client(third_party, remotes, asked.as_ref().and_then(|asked| asked.scitag))?;
         let Some(place) = third_party.place() else {
             let what = "too many third-party copies run and wait on this server";
             return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
         };
+        client.http.sends_heads = !asked.as_ref().is_some_and(|asked| asked.no_head);
         let job = Job {
             sources: ends.sources,
             stored: ends.stored,
             goal: ends.goal,
             client,
             options: Options {
-                require_verified: asked.as_ref().is_some_and(|asked| asked.requires_checksum),
+                // Of a file that is here already there may be no checksum, and no other server that has one.
+                require_verified: ends.copy != "local"
+                    && asked.as_ref().is_some_and(|asked| asked.requires_checksum),
                 streams: asked.as_ref().and_then(|asked| asked.streams).map(|streams| streams as usize),
                 patience: THIRD_PARTY_PATIENCE,
                 ..ends.options

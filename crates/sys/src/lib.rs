@@ -12,4 +12,4 @@ pub mod schedule;
 pub mod tcp;
 pub mod tun;
 
-pub use aligned::{AlignedBuf, PAGE_BYTES};
+pub use aligned::{AlignedBuf, PAGE_BYTES, ReusedBuf};

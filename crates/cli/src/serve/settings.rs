@@ -363,7 +363,9 @@ fn third_party(
 
 /// Where the key of journals is: in the directory that the service manager keeps for the server's state, or in the user's.
 fn state_keys() -> JournalKeys {
-    match std::env::var_os("STATE_DIRECTORY").map(PathBuf::from).filter(|directory| directory.is_absolute()) {
+    // systemd names several with colons between them (systemd.exec(5)); the first one is the server's own.
+    let named = std::env::var("STATE_DIRECTORY").unwrap_or_default();
+    match named.split(':').map(Path::new).next().filter(|directory| directory.is_absolute()) {
         Some(directory) => JournalKeys::at(directory.join("journal.key")),
         None => gridlane_client::journal_keys(),
     }

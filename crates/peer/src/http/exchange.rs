@@ -35,6 +35,8 @@ pub struct Client {
     pub answer_max: Duration,
     /// Time for which requests try again to reach a server that does not take a connection.
     pub connect_max: Duration,
+    /// False where URLs are signed for one method: then no HEAD is sent, which would be refused.
+    pub sends_heads: bool,
     dialer: Dialer,
     pool: Pool,
     quirks: KnownQuirks,
@@ -65,7 +67,8 @@ impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let (pool, quirks, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, quirks, credentials }
+        let (connect_max, sends_heads) = (Duration::ZERO, true);
+        Client { answer_max, connect_max, sends_heads, dialer, pool, quirks, credentials }
     }
 
     /// The same, with credentials of the user.
@@ -194,6 +197,10 @@ impl Client {
         url: &Url,
         headers: &[(&'static str, String)],
     ) -> Result<Exchange> {
+        if method == "HEAD" && !self.sends_heads {
+            let message = "the URL is signed for another method than HEAD";
+            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
+        }
         let request = Request { headers: headers.to_vec(), ..Request::new(method, url) };
         self.exchange(&request).await?.success().await
     }

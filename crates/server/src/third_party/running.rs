@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_core::limits::{THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX};
+use gridlane_core::limits::{
+    THIRD_PARTY_CLEAN_UP_MAX, THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX,
+};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Scheme, Url};
 use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report, StoredSource, TargetSpec};
 use gridlane_front::Stopping;
 use gridlane_peer::Client;
 use gridlane_share::{Lease, budget};
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::ends::Landing;
 use super::refusal::cause;
@@ -274,7 +276,7 @@ async fn run(
         Ok(report) => (Some(report), None),
         Err((error, report)) => (report.as_ref(), Some(error)),
     };
-    copy.clean_up(why, error, report).await;
+    copy.clean_up(why, error, report, asked.at).await;
     let moved_bytes = watcher.moved_bytes + report.map_or(0, |report| report.fetched_bytes);
     count(&context, &asked, error, moved_bytes);
     let seconds = asked.at.elapsed().as_secs_f64();
@@ -300,7 +302,8 @@ async fn run(
     }
     drop(place);
     let ended = outcome.map(|_| ()).map_err(|(error, report)| {
-        let is_early = report.is_none_or(|report| report.fetched_bytes == 0 || report.done_bytes == 0);
+        let has_none = |report: &Report| report.fetched_bytes == 0 || report.done_bytes == 0;
+        let is_early = error.kind() != ErrorKind::ChecksumMismatch && report.as_ref().is_none_or(has_none);
         Failure { error, is_early }
     });
     watcher.reach(Phase::Ended(ended));
@@ -341,6 +344,10 @@ impl Copy {
                 return (result.map(|()| report.clone()).map_err(|error| (error, Some(report))), why);
             };
             watcher.moved_bytes += report.fetched_bytes;
+            if let Goal::Here(landing) = &self.goal {
+                // It is opened again, with what it has.
+                landing.close(true).await;
+            }
             let Some(source) = sources.first() else { break };
             match gridlane_client::replicas(&self.client, source, Some(&found)).await {
                 Ok(Some(replicas)) => {
@@ -374,7 +381,7 @@ impl Copy {
 
     /// Removes what a copy leaves that failed. Bytes that came stay for the next copy of the same file where that may go better:
     /// when the server stops, or a source failed in the middle.
-    async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>) {
+    async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>, began: Instant) {
         match &self.goal {
             Goal::Here(landing) => {
                 let keeps = match (why, error) {
@@ -385,22 +392,44 @@ impl Copy {
                 landing.close(keeps).await;
             }
             Goal::Away { url, .. } => {
-                let has_sent = report.is_some_and(|report| report.done_bytes > 0);
-                // Another file was there, or the server takes none: nothing of ours is.
-                let is_ours = |error: &Error| {
-                    !matches!(
-                        error.kind(),
-                        ErrorKind::Precondition | ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Usage
-                    )
-                };
-                if has_sent && error.is_some_and(is_ours) {
+                let size_bytes =
+                    report.filter(|report| report.done_bytes > 0).and_then(|report| report.size_bytes);
+                if let (Some(error), Some(size_bytes)) = (error, size_bytes) {
                     // As well as it goes: the client is told of the failure in any case.
-                    let removed = self.client.http.request("DELETE", url, &[]);
-                    let _ = tokio::time::timeout(Duration::from_secs(10), removed).await;
+                    let removal = remove_remains(&self.client, url, error, size_bytes, began);
+                    let _ = timeout(THIRD_PARTY_CLEAN_UP_MAX, removal).await;
                 }
             }
         }
     }
+}
+
+/// Removes the part of a file that a server keeps of an upload which broke off. Most keep none, and have still what was there
+/// before: that is not ours to remove.
+async fn remove_remains(
+    client: &Client,
+    url: &Url,
+    error: &Error,
+    size_bytes: u64,
+    began: Instant,
+) -> gridlane_core::Result<()> {
+    let is_wrong = error.kind() == ErrorKind::ChecksumMismatch;
+    if !is_wrong {
+        let found = client.http.request("HEAD", url, &[]).await?;
+        let head = &found.response.head;
+        let age = head.date().zip(head.last_modified()).and_then(|(now, then)| now.duration_since(then).ok());
+        let is_new = match age {
+            // Both are in whole seconds.
+            Some(age) => age <= began.elapsed() + Duration::from_secs(1),
+            // XRootD writes in place, and does not tell when.
+            None => head.headers.get("server").is_some_and(|server| server.starts_with("XrootD")),
+        };
+        let is_part = head.content_length()?.is_some_and(|found_bytes| found_bytes < size_bytes);
+        if !(is_new && is_part) {
+            return Ok(());
+        }
+    }
+    client.http.request("DELETE", url, &[]).await.map(|_| ())
 }
 
 /// Completes when the copy shall end, and says why.
