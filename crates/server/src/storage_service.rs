@@ -12,7 +12,7 @@ use gridlane_store::Storage;
 use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
-use crate::root::third_party::Meetings;
+use crate::root::meetings::Meetings;
 use crate::storage_checks::StorageChecks;
 use crate::third_party::{ThirdParty, ThirdPartySettings};
 

@@ -10,6 +10,7 @@ use gridlane_xrd::request::{Close, Sync};
 use super::files::FileState;
 use super::places::Context;
 use super::pull::cancelled;
+use super::third_party;
 
 /// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
 pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
@@ -46,7 +47,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
 pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
     let file = context.session.files.get(request.handle, "sync")?;
     if let Some(pull) = file.pull() {
-        return pull.sync(context, &file.path).await.map(|()| Answer::done());
+        return third_party::sync(context, pull, &file.path).await.map(|()| Answer::done());
     }
     if let Ok(changing) = file.changing("sync") {
         let synced = changing.file().sync().await;

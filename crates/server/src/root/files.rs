@@ -21,8 +21,8 @@ use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
 use super::locks::{Lock, Locks};
+use super::meetings::Spoken;
 use super::pull::Pull;
-use super::third_party::Spoken;
 use super::written::Written;
 use crate::digests::Digests;
 use crate::export::Spot;
@@ -115,7 +115,7 @@ enum Bytes {
     /// For writing as well, with a view of what is being changed.
     Changing(Arc<dyn Object>, Changing),
     /// They come from another server, and are seen when all are there.
-    Pulled(Pull),
+    Pulled(Box<Pull>),
 }
 
 /// A file that was just opened.
@@ -145,7 +145,7 @@ pub(crate) enum Content {
         is_pending: bool,
     },
     /// To be fetched from another server.
-    Pulled(Pull),
+    Pulled(Box<Pull>),
 }
 
 /// A file that is being changed.

@@ -14,6 +14,7 @@ pub(crate) mod files;
 pub(crate) mod intake;
 pub(crate) mod locate;
 pub(crate) mod locks;
+pub(crate) mod meetings;
 pub(crate) mod mkdir;
 pub(crate) mod mv;
 mod names;

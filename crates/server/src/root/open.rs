@@ -15,8 +15,8 @@ use super::chmod::MODE_MAX;
 use super::files::{Content, NewFile};
 use super::locks::{Key, Lock, Usage};
 use super::places::{Context, Places as _, allowed, denied};
-use super::pull::Pull;
 use super::stat::{Rights, stat_text};
+use super::third_party;
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
 use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
@@ -31,9 +31,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let room = context.service().open_files.room()?;
     let spot = match &mode.copy {
         // What it may read is what the client may that has said so, and nothing else.
-        Some(Role::Fetch { key, origin }) => {
-            context.service().meetings.fetch(context, &request.about, key, origin).await?
-        }
+        Some(Role::Fetch { key, origin }) => third_party::fetch(context, &request.about, key, origin).await?,
         _ => context.spot_any(&request.about, mode.verb(), mode.operations())?,
     };
     let (content, metadata, locks) = match mode.disposition {
@@ -45,7 +43,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     };
     let word = match &mode.copy {
         Some(Role::Source { key, destination, ttl }) => {
-            Some(context.service().meetings.register(context, &spot, key, destination, *ttl).await?)
+            Some(third_party::register(context, &spot, key, destination, *ttl).await?)
         }
         _ => None,
     };
@@ -170,9 +168,9 @@ async fn open_to_pull(
 ) -> Result<Opening, Failure> {
     let key = Key::Path(spot.export.path.clone(), spot.object.clone());
     let lock = mode.lock(context, key, Usage::Changing)?;
-    let pull = Pull::open(context, mode.request, spot, destination).await?;
+    let pull = third_party::open(context, mode.request, spot, destination).await?;
     let metadata = pull.metadata();
-    Ok((Content::Pulled(pull), metadata, lock.into_iter().collect()))
+    Ok((Content::Pulled(Box::new(pull)), metadata, lock.into_iter().collect()))
 }
 
 async fn open_to_change(

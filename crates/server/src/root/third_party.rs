@@ -1,195 +1,159 @@
-//! Third-party copies over root://, the source's side: clients say which server may read a file that they have open, and
-//! servers come for it.
+//! Third-party copies over root://: what opens and `sync` ask for.
 //!
-//! What a server may read that comes is what the client may read that has said so: that was checked when the client opened the
-//! file. For reading that file its own rights do not count; for all else they do. It is known by the key, by the client for whom it says that it comes, and by its
-//! address, which is compared with that of the host that the client has named. The machine is
-//! [`Rendezvous`].
+//! At the source a client lets another server read a file ([`meetings`](super::meetings)). At the destination the open remembers
+//! the copy, the first `sync` begins it, and the next ones are answered when it has ended ([`pull`](super::pull)). The file is
+//! seen when all of it is there, as with COPY over HTTP, whose copies these are ([`third_party`](crate::third_party)). Closing
+//! the file before, or the end of the session, ends the copy, and nothing of it stays.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Secret, Time, limits};
-use gridlane_net::Names;
+use gridlane_auth::Operation;
+use gridlane_core::{Secret, limits};
+use gridlane_dav::ResourcePath;
+use gridlane_engine::Options;
+use gridlane_peer::Credentials;
+use gridlane_store::{Completion, Expectation, StoreError};
+use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::Open;
-use gridlane_xrd::third_party::{
-    Arrived, EntryId, Fetch, Full, Host, Origin, Rendezvous, Role, WaitId, Word, parse,
-};
+use gridlane_xrd::third_party::{Destination, Host, Origin, Role, parse};
 use gridlane_xrd::{ErrorCode, PathArg};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use super::places::{Context, Places as _};
-use crate::export::{Place, Spot};
-use gridlane_front::root::answer::Failure;
+use super::meetings::Spoken;
+use super::places::{Context, Places as _, allowed, denied};
+use super::pull::Pull;
+use crate::export::{MayStore, Spot};
+use crate::mkcol::missing_that_may_not_be_made;
+use crate::third_party::ends::Landing;
+use crate::third_party::refusal;
+use crate::third_party::running::{Asked, Goal, Job};
+use gridlane_front::root::answer::{Failure, printable_path};
 
-/// The words of clients, and the servers that wait for one: those of all generations of settings.
-pub(crate) struct Meetings {
-    began: Instant,
-    state: Mutex<State>,
-    names: Names,
-}
-
-#[derive(Default)]
-struct State {
-    rendezvous: Rendezvous<Arc<Spot>>,
-    /// Told when the word has come that they wait for.
-    waiting: HashMap<WaitId, oneshot::Sender<Arc<Spot>>>,
-}
-
-impl Default for Meetings {
-    fn default() -> Meetings {
-        Meetings { began: Instant::now(), state: Mutex::default(), names: Names::default() }
-    }
-}
-
-/// A client's word, which counts until this is dropped.
-pub(crate) struct Spoken {
-    meetings: Arc<Meetings>,
-    id: EntryId,
-}
-
-impl Drop for Spoken {
-    fn drop(&mut self) {
-        self.meetings.lock().rendezvous.forget(self.id);
-    }
-}
-
-/// A server that waits.
-struct Waiting<'a> {
-    meetings: &'a Meetings,
-    id: WaitId,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut state = self.meetings.lock();
-        state.rendezvous.leave(self.id);
-        state.waiting.remove(&self.id);
-    }
-}
+/// The verb of messages.
+const ACT: &str = "create";
 
 /// True if a server comes for a file, which may have to wait for the client's word.
 pub(crate) fn is_fetch(request: &Open) -> bool {
     matches!(parse(&request.about.cgi, false), Ok(Some(Role::Fetch { .. })))
 }
 
-impl Meetings {
-    /// Takes a client's word that a server may read a file, which the client itself may, and has opened.
-    pub(crate) async fn register(
-        self: &Arc<Meetings>,
-        context: &Context,
-        spot: &Spot,
-        key: &Secret,
-        destination: &Host,
-        ttl: Duration,
-    ) -> Result<Spoken, Failure> {
-        let client = context.client.address;
-        let word = Word {
-            key: key.clone(),
-            login: Origin::of_login(&context.session.user, context.session.process, Host::of(client)).login,
-            client,
-            path: path_of(spot),
-            destinations: self.addresses(destination).await,
-            ttl,
-        };
-        let grant = Arc::new(spot.at(spot.object.clone()));
-        let mut state = self.lock();
-        let (id, waited) = state.rendezvous.register(self.now(), word, Arc::clone(&grant)).map_err(full)?;
-        for id in waited {
-            if let Some(waiting) = state.waiting.remove(&id) {
-                // One that has left meanwhile needs nothing.
-                let _ = waiting.send(Arc::clone(&grant));
-            }
-        }
-        drop(state);
-        Ok(Spoken { meetings: Arc::clone(self), id })
-    }
-
-    /// The place of a file that a server comes for, when the client has said that it may read it: there it may be opened to be
-    /// read, and nothing else without rights of its own. Waits for the client's word for a while.
-    pub(crate) async fn fetch(
-        &self,
-        context: &Context,
-        about: &PathArg,
-        key: &Secret,
-        origin: &Origin,
-    ) -> Result<Spot, Failure> {
-        let peer = context.client.address;
-        // A path that leads nowhere takes as long: nobody learns which there are.
-        let path = match context.place(about)? {
-            Place::Inside(spot) => path_of(&spot),
-            Place::Above(_) | Place::Nowhere => Vec::new(),
-        };
-        let clients = self.addresses(&origin.host).await;
-        let fetch = Fetch { key: key.clone(), login: origin.login.clone(), clients, path, peer };
-        let (waiting, granted) = {
-            let mut state = self.lock();
-            match state.rendezvous.arrive(self.now(), fetch).map_err(full)? {
-                Arrived::Granted(spot) => return Ok(spot.of_client(&context.client)),
-                Arrived::Waits(id, _) => {
-                    let (tell, granted) = oneshot::channel();
-                    state.waiting.insert(id, tell);
-                    (Waiting { meetings: self, id }, granted)
-                }
-            }
-        };
-        let granted = timeout(limits::ROOT_RENDEZVOUS_TTL, granted).await;
-        drop(waiting);
-        match granted {
-            Ok(Ok(spot)) => Ok(spot.of_client(&context.client)),
-            _ => {
-                let failure = Failure::new(ErrorCode::NOT_AUTHORIZED, EXPIRED);
-                context.client.noted("no word of a client for this server and file".to_owned());
-                Err(failure)
-            }
-        }
-    }
-
-    /// The client of a session, as servers tell each other: with the name of its host where it has one that leads to it, as
-    /// XRootD has it.
-    pub(crate) async fn origin(&self, context: &Context) -> Origin {
-        let address = context.client.address;
-        let name = match address.is_loopback() {
-            true => None,
-            false => self.names.name(address).await,
-        };
-        let host = name.and_then(|name| Host::parse(name.as_bytes())).unwrap_or_else(|| Host::of(address));
-        Origin::of_login(&context.session.user, context.session.process, host)
-    }
-
-    async fn addresses(&self, host: &Host) -> Vec<IpAddr> {
-        match host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self.names.addresses(name).await,
-        }
-    }
-
-    fn now(&self) -> Time {
-        Time::from_origin(self.began.elapsed())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is complete in itself.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Takes a client's word that another server may read a file that it has opened.
+pub(crate) async fn register(
+    context: &Context,
+    spot: &Spot,
+    key: &Secret,
+    destination: &Host,
+    ttl: Duration,
+) -> Result<Spoken, Failure> {
+    let session = &context.session;
+    let client = Origin::of_login(&session.user, session.process, Host::of(spot.client.address));
+    context.service().meetings.register(spot, client.login, key, destination, ttl).await
 }
 
-/// XRootD's words.
-const EXPIRED: &str = "tpc authorization expired";
-
-/// A path in the form in which all paths of a file are the same.
-fn path_of(spot: &Spot) -> Vec<u8> {
-    let mut path = Vec::new();
-    for name in spot.names() {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    path
+/// The place of a file that another server comes for.
+pub(crate) async fn fetch(
+    context: &Context,
+    about: &PathArg,
+    key: &Secret,
+    origin: &Origin,
+) -> Result<Spot, Failure> {
+    let place = context.place(about)?;
+    context.service().meetings.fetch(&context.client, &place, key, origin).await
 }
 
-fn full(_: Full) -> Failure {
-    Failure::new(ErrorCode::OVERLOADED, "too many third-party copies wait for each other; try again later")
+/// Remembers a copy to a place, if it may be made there. The caller holds the lock of the path.
+pub(crate) async fn open(
+    context: &Context,
+    request: &Open,
+    spot: &Spot,
+    destination: &Destination,
+) -> Result<Pull, Failure> {
+    let about = &request.about;
+    let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
+    let Some(third_party) = &context.service().third_party else {
+        let path = printable_path(&about.path);
+        let what =
+            format!("Unable to {ACT} {path}; tpc not supported: this server makes no third-party copies");
+        return Err(Failure::new(ErrorCode::UNSUPPORTED, what));
+    };
+    let bytes_max = spot.export.upload_bytes_max;
+    if destination.size_bytes.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(Failure::of_size(ACT, &about.path, bytes_max));
+    }
+    let parents = request.options.makes_parents();
+    let current = match spot.storage().look(&spot.object).await {
+        Ok(_) if request.options.has(OpenOptions::NEW) => return Err(failed(&StoreError::Unexpected)),
+        Ok(metadata) if metadata.is_directory() => return Err(failed(&StoreError::NotAFile)),
+        Ok(metadata) => Some(metadata),
+        Err(StoreError::NotFound) => None,
+        Err(StoreError::ParentMissing) if parents => None,
+        Err(error) => return Err(failed(&error)),
+    };
+    if current.is_none() && !request.options.creates() {
+        return Err(failed(&StoreError::NotFound));
+    }
+    let may = spot.may_store(current.is_some()).map_err(|denial| denied(spot, about, ACT, denial))?;
+    let expectation = match (&current, may) {
+        (None, MayStore::New) => Expectation::Absent,
+        _ if request.options.has(OpenOptions::NEW) => Expectation::Absent,
+        (Some(current), MayStore::Instead) => Expectation::Tag(current.tag.clone()),
+        _ => Expectation::Anything,
+    };
+    if let Some((parent, _)) = spot.object.split_last().filter(|_| current.is_none()) {
+        if parents {
+            let missing = missing_that_may_not_be_made(spot, &parent).await;
+            if let Some(refused) = missing.map_err(|error| failed(&error))? {
+                allowed(&refused, about, ACT, Operation::Mkdir)?;
+            }
+        } else {
+            spot.storage().look(&parent).await.map_err(|error| failed(&error))?;
+        }
+    }
+    let keys = third_party.journal_keys(&spot.client.identity);
+    let landing = Landing::new(spot, Completion::from(expectation), keys);
+    let landing = landing.making(parents, destination.size_bytes);
+    Ok(Pull::new(third_party, destination, spot, landing, request.mode))
+}
+
+/// Begins with a copy; when it has begun before, waits until it has ended.
+pub(crate) async fn sync(context: &Context, pull: &Pull, path: &[u8]) -> Result<(), Failure> {
+    if pull.has_begun() {
+        return pull.end(path).await;
+    }
+    let job = job(context, pull).await?;
+    pull.begin(context.front(), job, context.stopping.clone())
+}
+
+async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
+    let host = context.service().meetings.host(context.client.address).await;
+    let origin = Origin::of_login(&context.session.user, context.session.process, host);
+    let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
+    let source = pull.destination.url_for(&origin).map_err(wrong)?;
+    let identity = &pull.spot.client.identity;
+    let (client, connections) = pull.third_party.client_of(identity);
+    let credentials = Credentials::forwarding(connections, Vec::new())
+        .map_err(|error| Failure::new(ErrorCode::SERVER_ERROR, refusal::cause(&error)))?;
+    let path = ResourcePath::of_names(pull.spot.names()).to_string();
+    Ok(Job {
+        sources: vec![source],
+        stored: None,
+        goal: Goal::Here(pull.landing.clone()),
+        client: client.credentials(credentials),
+        options: Options {
+            size_bytes_max: Some(pull.spot.export.upload_bytes_max),
+            // xrdcp says one always.
+            streams: pull.destination.streams.filter(|streams| *streams > 1).map(usize::from),
+            require_verified: pull.destination.checksum.is_some(),
+            checksum: pull.destination.checksum.clone(),
+            patience: limits::THIRD_PARTY_PATIENCE,
+            ..Options::default()
+        },
+        asked: Asked {
+            id: context.front().new_id(),
+            client: pull.spot.client.clone(),
+            copy: "pull",
+            path,
+            client_info: None,
+            at: Instant::now(),
+        },
+    })
 }
