@@ -262,6 +262,25 @@ fn a_file_is_fetched_between_two_syncs() {
 }
 
 #[test]
+fn a_private_file_is_fetched_and_compared_with_its_checksum() {
+    let (source, server) = (private(), destination());
+    let (mut at_source, mut client) =
+        (client_at([127, 0, 0, 2], source.address), client_at([127, 0, 0, 2], server.address));
+    let handle = client.open(&format!("/n?{}", from(source.address, "/f")), NEW).unwrap();
+    asked(&mut client, Sync { handle }).unwrap();
+    at_source.open(&format!("/f?{WORD}"), READ).unwrap();
+    asked(&mut client, Sync { handle }).unwrap();
+    client.close(handle).unwrap();
+    assert_eq!(server.read("n").unwrap(), b"hello");
+    refused(RootClient::connect(source.address).checksum("/f"), ErrorCode::NOT_AUTHORIZED, "");
+    let (_, log) = server.stop();
+    let record = log.iter().find(|line| line["copy"] == "pull").unwrap();
+    assert_eq!((&record["checksum"], &record["verified"]), (&"adler32:062c0215".into(), &true.into()));
+    let shown = format!("{log:?}");
+    assert!(!shown.contains("tpc.key") && !shown.contains("key=K"), "{shown}");
+}
+
+#[test]
 fn a_copy_that_fails_leaves_what_is_there() {
     let (source, server) = (TestServer::start(), destination());
     source.write("f", "hello");
