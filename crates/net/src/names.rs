@@ -65,13 +65,17 @@ impl Names {
     }
 
     async fn look_up(&self, address: IpAddr) -> Option<String> {
+        let mapped = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let asked = tokio::task::spawn_blocking(move || {
             // The turn ends with the question, not when its caller stops to wait for it.
             let _turn = turn;
-            gridlane_sys::host::name_of(address)
+            gridlane_sys::names::name_of(mapped)
         });
-        asked.await.ok()?.ok()
+        asked.await.ok().flatten()
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod aligned;
 pub mod file;
-pub mod host;
+pub mod names;
 pub mod namespace;
 pub mod process;
 pub mod schedule;

@@ -34,5 +34,9 @@ pub(crate) fn cause(error: &Error) -> String {
     {
         text.push_str(&format!(" (status {status})"));
     }
+    // By these words FTS knows that another try will not help.
+    if error.kind() == ErrorKind::ChecksumMismatch {
+        text.insert_str(0, "checksum mismatch: ");
+    }
     text
 }
