@@ -114,9 +114,11 @@ fn no_head_is_sent_where_there_may_be_none() {
     let active = Site::new();
     let bytes = content(9118, 3 * MIB);
     let object = Object::new(&bytes);
-    let signed =
-        Rogue::start(move |request| if request.is_get() { object.answer(request) } else { Answer::status(403) });
-    copy(&active.url("f"), &[&format!("Source: {}", signed.url("f?signature=x")), "Copy-Flags: NoHead"]).succeeds();
+    let signed = Rogue::start(
+        move |request| if request.is_get() { object.answer(request) } else { Answer::status(403) },
+    );
+    copy(&active.url("f"), &[&format!("Source: {}", signed.url("f?signature=x")), "Copy-Flags: NoHead"])
+        .succeeds();
     assert_same(&fs::read(active.exported("f")).unwrap(), &bytes);
     assert!(signed.requests().iter().all(Request::is_get));
 }
@@ -150,8 +152,7 @@ fn redirects_are_followed_on_either_side() {
     for status in [301, 302, 303, 307, 308] {
         let (from, to) = (passive.url("f"), passive.url(&format!("pushed-{status}")));
         let redirector = Rogue::start(move |request| {
-            Answer::redirect(status, if request.path == "/get" { &from } else { &to })
-                .then(Then::Close)
+            Answer::redirect(status, if request.path == "/get" { &from } else { &to }).then(Then::Close)
         });
         let target = format!("pulled-{status}");
         copy(&active.url(&target), &[&format!("Source: {}", redirector.url("get"))]).succeeds();
