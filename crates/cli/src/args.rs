@@ -150,6 +150,10 @@ pub(crate) enum Command {
 /// into a directory. A metalink chooses names only where SRC ends like one, and none that begins with a dot;
 /// any other URL keeps its own last name, whatever it is answered with.
 ///
+/// From server to server the bytes do not come here: the target's server is asked to fetch the file, or else the source's to
+/// send it (--tpc, --tpc-mode), and both ends are compared. Only where they cannot do it the bytes go through this machine,
+/// and it says so.
+///
 /// With -r, SRC may be a directory; without, one is refused. It goes into DST if that is a directory or ends
 /// with a slash, and becomes DST otherwise; `SRC/` means what is in it. A file that fails does not stop the
 /// others: then the exit code is 10. In a tree, metalinks are files like others.
@@ -182,6 +186,13 @@ pub(crate) struct CpArgs {
     /// Receive at most this much per second: 80M (bytes), 800Mbit/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate_bytes_per_s, env = "GRIDLANE_LIMIT_RATE")]
     pub(crate) limit_rate: Option<u64>,
+    /// Between two servers: have them copy it between themselves where they can (auto), or fail where they cannot (only), or
+    /// carry the bytes through this machine (never)
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Tpc::Auto, env = "GRIDLANE_TPC")]
+    pub(crate) tpc: Tpc,
+    /// Then the target's server fetches it (pull), or the source's sends it (push); auto tries one after the other
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = TpcMode::Auto, env = "GRIDLANE_TPC_MODE")]
+    pub(crate) tpc_mode: TpcMode,
     /// Replace an existing target
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
@@ -237,6 +248,21 @@ impl CpArgs {
 pub(crate) enum Preserve {
     /// When files were last changed
     Times,
+}
+
+/// A third-party copy: one that servers make between themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tpc {
+    Auto,
+    Only,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TpcMode {
+    Auto,
+    Pull,
+    Push,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

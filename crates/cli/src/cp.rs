@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gridlane_client::credentials::Lasting;
+use gridlane_client::third_party::{Mode, ThirdParty, Wish};
 use gridlane_client::{Copies, CopyRequest, Existing, Lister, Session};
 use gridlane_core::text::is_unprintable;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_engine::{Options, RateLimit};
 use gridlane_peer::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{CpArgs, Global, Preserve};
+use crate::args::{CpArgs, Global, Preserve, Tpc, TpcMode};
 use crate::connect::connect_saying;
 use crate::events::JsonEvents;
 use crate::files::parse;
@@ -64,6 +65,22 @@ fn check(args: &CpArgs) -> Result<()> {
     if args.is_tree() && matches!(&args.checksum, Some((_, Some(_)))) {
         return wrong("a checksum's value is about one file", "give its type only: --checksum adler32");
     }
+    if args.tpc == Tpc::Never && args.tpc_mode != TpcMode::Auto {
+        return wrong("--tpc-mode is about copies between servers", "leave out --tpc never");
+    }
+    if args.tpc == Tpc::Only {
+        let ends = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
+        let is_here = |text: &&String| parse(text).is_ok_and(|url| url.scheme() == Scheme::File);
+        if let Some(here) = ends.into_iter().find(is_here) {
+            return wrong(
+                &format!("--tpc only is about copies between servers, and {here} is on this machine"),
+                "leave it out",
+            );
+        }
+        if args.limit_rate.is_some() {
+            return wrong("--limit-rate holds for bytes that pass here", "leave it out, or --tpc only");
+        }
+    }
     Ok(())
 }
 
@@ -90,6 +107,21 @@ fn existing(args: &CpArgs) -> Existing {
     }
 }
 
+fn wish(args: &CpArgs) -> Wish {
+    Wish {
+        third_party: match args.tpc {
+            Tpc::Auto => ThirdParty::Auto,
+            Tpc::Only => ThirdParty::Only,
+            Tpc::Never => ThirdParty::Never,
+        },
+        mode: match args.tpc_mode {
+            TpcMode::Auto => None,
+            TpcMode::Pull => Some(Mode::Pull),
+            TpcMode::Push => Some(Mode::Push),
+        },
+    }
+}
+
 fn current_dir() -> Result<PathBuf> {
     std::env::current_dir().map_err(|cause| Error::local_io("cannot tell the current directory", &cause))
 }
@@ -106,6 +138,7 @@ async fn one(args: &CpArgs, client: Client, lasting: Option<Lasting>, output: &O
         existing: existing(args),
         preserve_times: args.preserve == Some(Preserve::Times),
         dry_run: args.dry_run,
+        wish: wish(args),
         takes_metalinks: !args.no_metalink,
         lasting,
     };

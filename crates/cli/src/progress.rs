@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use gridlane_client::third_party::{self, Carrier, Detour};
 use gridlane_client::{CopyEvent, CopyObserver, Kept};
 use gridlane_core::Error;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
@@ -189,14 +190,21 @@ impl CopyObserver for Screen {
             CopyEvent::Skipped(why) if !self.quiet => {
                 tell!("gridlane: {target}: {}", words::left_out(*why));
             }
+            // That bytes go through this machine is worth a line; the steps before that are not.
+            CopyEvent::Detour { detour: Detour::Streamed, why } if !self.quiet => {
+                tell!("gridlane: {target}: {}", words::detour(Detour::Streamed, why));
+            }
+            CopyEvent::Detour { detour, why } if self.verbose => {
+                tell!("gridlane: {target}: {}", words::detour(*detour, why));
+            }
             CopyEvent::Refused(error) => tell!("gridlane: {}", words::error(error)),
             CopyEvent::TimeLost(error) if !self.quiet => {
                 tell!("gridlane: {target}: its time is not kept: {}", error.message());
             }
-            CopyEvent::Ended { report, error: None, .. } if !self.quiet => {
-                to_stderr(format_args!("{}", summary_text(report, target)));
+            CopyEvent::Ended { report, error: None, carrier, .. } if !self.quiet => {
+                to_stderr(format_args!("{}", summary_text(report, target, *carrier)));
             }
-            CopyEvent::Ended { report, error: Some(error), kept } => self.failed(error, report, kept),
+            CopyEvent::Ended { report, error: Some(error), kept, .. } => self.failed(error, report, kept),
             _ => {}
         }
     }
@@ -330,7 +338,7 @@ fn instead(report: &Report) -> String {
 }
 
 /// The outcome of a copy, in a few lines.
-pub(crate) fn summary_text(report: &Report, target: &str) -> String {
+pub(crate) fn summary_text(report: &Report, target: &str, carrier: Option<&Carrier>) -> String {
     let rate = format_rate(report.rate_bytes_per_s());
     let target = printable(target.as_bytes());
     let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
@@ -355,6 +363,15 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
         Some(basis) => writeln!(text, ", verified {checksum} ({})", words::basis(basis)),
         None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };
+    if let Some(Carrier { mode, server }) = carrier {
+        let sources: Vec<&str> = report.sources.iter().map(|source| source.url.as_str()).collect();
+        let how = match mode {
+            third_party::Mode::Pull => "fetched it from",
+            third_party::Mode::Push => "sent it from",
+        };
+        let _ = writeln!(text, "  {server} {how} {} ({mode}): no byte of it came here", sources.join(", "));
+        return text;
+    }
     for source in &report.sources {
         let share = 100.0 * source.bytes as f64 / report.done_bytes.max(1) as f64;
         let best = source.rate_best_bytes_per_s.map_or("-".into(), format_rate);

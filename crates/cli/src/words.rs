@@ -5,6 +5,7 @@ use std::fmt;
 use gridlane_client::LeftOut;
 use gridlane_client::doctor::Answer;
 use gridlane_client::events::{PlainWords, Words};
+use gridlane_client::third_party::{Detour, Mode};
 use gridlane_core::{Error, Hint};
 use gridlane_engine::{Basis, Limit};
 
@@ -155,6 +156,20 @@ pub(crate) fn left_out(why: LeftOut) -> String {
     match why {
         LeftOut::Link => "it is a symbolic link (--links follow copies what it leads to)".to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// A copy that goes another way than it was to go, for this reason.
+pub(crate) fn detour(detour: Detour, why: &Error) -> String {
+    let way = match detour {
+        Detour::Streamed => "the bytes go through this machine",
+        Detour::OtherMode(Mode::Pull) => "now the target's server is asked to fetch it",
+        Detour::OtherMode(Mode::Push) => "now the source's server is asked to send it",
+        Detour::OneSource => "the other sources are used only if the first one does not do",
+    };
+    match why.endpoint_text() {
+        Some(endpoint) if !why.message().contains(endpoint) => format!("{way}: {endpoint}: {}", why.message()),
+        _ => format!("{way}: {}", why.message()),
     }
 }
 

@@ -27,9 +27,10 @@ use crate::credentials::{Lasting, LastingWatch};
 use crate::metalink::{Described, Naming, describe, describe_found, is_directory};
 use crate::refuse_directory;
 use crate::target::{Destination, resolve};
+use crate::third_party::{Detour, Initiator, Wish};
 use crate::tree::LeftOut;
 
-use file::{FileCopy, Rules, TimeKept};
+use file::{FileCopy, FileEnd, FileObserver, Rules, TimeKept};
 use rules::{Action, Existing, FileFacts};
 
 pub use event::{CopyEvent, CopyObserver, Kept};
@@ -53,6 +54,8 @@ pub struct CopyRequest {
     pub preserve_times: bool,
     /// A dry run: what would be done is told, and nothing is done.
     pub dry_run: bool,
+    /// What servers copy between themselves, where both ends are at servers.
+    pub wish: Wish,
     /// A metalink stands for what it describes; else it is a file like any other.
     pub takes_metalinks: bool,
     /// The end of the credentials that servers are shown, of which a warning is due.
@@ -99,6 +102,7 @@ pub fn journal_keys() -> JournalKeys {
 pub struct Copies {
     request: CopyRequest,
     client: Client,
+    initiator: Initiator,
     files: VecDeque<Planned>,
 }
 
@@ -125,7 +129,7 @@ impl Copies {
     /// Finds out what there is to copy, and settles where it goes. A pipe that is a target may wait here for its reader.
     pub async fn plan(request: CopyRequest, client: Client) -> Result<Copies> {
         request.sources.iter().try_for_each(refuse_directory)?;
-        let mut copies = Copies { request, client, files: VecDeque::new() };
+        let mut copies = Copies { request, client, initiator: Initiator::default(), files: VecDeque::new() };
         let described = match copies.request.takes_metalinks {
             true => describe(&copies.client, copies.source(), false).await?,
             false => None,
@@ -204,7 +208,8 @@ impl Copies {
         let options = Options { known, stop_at_metalink, ..self.request.options.clone() };
         let keys = &self.request.journal_keys;
         let mut told = Told { observer, watch };
-        let (outcome, time) = file.run(options, keys, self.client.clone(), &mut told, stop).await;
+        let means = (self.client.clone(), &self.initiator);
+        let FileEnd { outcome, time, carrier } = file.run(options, keys, means, &mut told, stop).await;
         if let TimeKept::No(error) = &time {
             observer.event(&CopyEvent::TimeLost(error));
         }
@@ -214,7 +219,8 @@ impl Copies {
         let error = outcome.result.as_ref().err();
         let kept =
             error.filter(|_| is_resumable).map_or(Kept::Nothing, |error| kept(error, &outcome.report, keys));
-        observer.event(&CopyEvent::Ended { report: &outcome.report, error, kept: &kept });
+        let (report, carrier) = (&outcome.report, carrier.as_ref());
+        observer.event(&CopyEvent::Ended { report, error, kept: &kept, carrier });
         outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
     }
 
@@ -223,8 +229,8 @@ impl Copies {
     }
 
     fn rules(&self) -> Rules {
-        let CopyRequest { existing, preserve_times, dry_run, .. } = self.request;
-        Rules { existing, preserve_times, dry_run }
+        let CopyRequest { existing, preserve_times, dry_run, wish, .. } = self.request;
+        Rules { existing, preserve_times, dry_run, wish }
     }
 
     /// Plans the files of a metalink that was found on the way.
@@ -307,6 +313,12 @@ impl Observer for Told<'_> {
             self.observer.event(&CopyEvent::Warning(&warning));
         }
         self.observer.event(&CopyEvent::Engine(event));
+    }
+}
+
+impl FileObserver for Told<'_> {
+    fn detour(&mut self, detour: Detour, why: &Error) {
+        self.observer.event(&CopyEvent::Detour { detour, why });
     }
 }
 

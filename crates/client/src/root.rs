@@ -206,4 +206,4 @@ fn without_slash(mut about: PathArg) -> PathArg {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

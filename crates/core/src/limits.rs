@@ -830,6 +830,21 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// Time for which a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they
 /// look for a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Time for which a destination of a third-party copy over root:// may have no more bytes than before: a source may have to
+/// fetch them from tape first, and a destination has others to make. XRootD's client waits so long for the whole copy.
+pub const ROOT_TPC_STALL_MAX: Duration = Duration::from_secs(1800);
+/// Time for which such a destination may answer nothing at all, though it is asked how far it is.
+pub const ROOT_TPC_SILENCE_MAX: Duration = Duration::from_secs(300);
+/// The same for more bytes, when the source has closed the client's connection: a destination may try for half an hour to reach
+/// a source that is gone.
+pub const ROOT_TPC_ORPHAN_MAX: Duration = Duration::from_secs(20);
+/// A destination is asked how far it is so often.
+pub const ROOT_TPC_PROGRESS: Duration = Duration::from_secs(1);
+/// Time for each step of leaving a third-party copy over root:// that has failed or is not wanted any more: the order to end
+/// it, the end of the file, the removal of what is there of it.
+pub const ROOT_TPC_LEAVE_MAX: Duration = Duration::from_secs(5);
+/// Bytes per second that a server computes a checksum of at the least, of a file that has just been copied.
+pub const ROOT_TPC_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
 /// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
 pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
 /// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
@@ -871,6 +886,20 @@ pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
 pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
+/// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every
+/// five seconds, and answer with the first of that late when the other server does.
+pub const THIRD_PARTY_SILENCE_MAX: Duration = Duration::from_secs(120);
+/// The same in markers that have not come, for a server that tells of it seldom.
+pub const THIRD_PARTY_MARKERS_MISSED_MAX: u32 = 6;
+/// A client gives up a copy that gets no more bytes for so long, and for the time in which the last ones are compared: FTS
+/// waits as long.
+pub const THIRD_PARTY_STALL_MAX: Duration = Duration::from_secs(900);
+/// Bytes per second that a server computes a checksum of at the least.
+pub const THIRD_PARTY_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
+/// Time for which a client that has left a copy waits until nothing of it is there, and for the removal of what is.
+pub const THIRD_PARTY_LEAVE_MAX: Duration = Duration::from_secs(3);
+/// Bytes per second that a copy is taken to move at the least, for the lifetime of a macaroon.
+pub const THIRD_PARTY_MACAROON_BYTES_PER_S: u64 = 5_000_000;
 /// Users whose connections to other servers are kept apart, and remembered.
 pub const THIRD_PARTY_USERS_MAX: usize = 1024;
 

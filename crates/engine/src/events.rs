@@ -176,6 +176,8 @@ pub enum Limit {
     Pauses,
     /// Connecting and the first round trips: it was over before rates could be measured.
     StartUp,
+    /// Servers made the copy between themselves.
+    Servers,
     /// It did not begin.
     NotBegun,
 }
@@ -190,6 +192,7 @@ impl Limit {
             Limit::Sources => "sources",
             Limit::Pauses => "pauses",
             Limit::StartUp => "start_up",
+            Limit::Servers => "servers",
             Limit::NotBegun => "not_begun",
         }
     }
@@ -204,6 +207,7 @@ impl fmt::Display for Limit {
             Limit::Sources => "the sources and the paths to them",
             Limit::Pauses => "pauses: connecting, waiting for a source, or verifying",
             Limit::StartUp => "start-up: connecting and the first round trips",
+            Limit::Servers => "the servers, and the path between them",
             Limit::NotBegun => "nothing: the copy did not begin",
         })
     }

@@ -147,7 +147,7 @@ impl Run<'_> {
             lanes: self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1),
             target_busy_s: self.target.busy_s(),
             cpu: self.cpu.used(cpu_time()),
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            cores: gridlane_sys::process::processors(),
             bound_s,
         };
         figures.limited_by()

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gridlane_core::limits::{IO_BYTES, TLS_RECORD_BYTES_MAX};
-use gridlane_sys::{AlignedBuf, PAGE_BYTES};
+use gridlane_sys::{AlignedBuf, PAGE_BYTES, ReusedBuf};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -84,7 +84,7 @@ pub struct Session {
     /// Why nothing can be read any more.
     failed: Option<rustls::Error>,
     /// Made when bytes are about to come.
-    incoming: Option<AlignedBuf>,
+    incoming: Option<ReusedBuf>,
     /// Unprocessed ciphertext is `incoming[start..end]`.
     start: usize,
     end: usize,
@@ -144,7 +144,7 @@ impl Session {
 
     /// Where the socket's next bytes go; followed by [`Session::received`].
     pub fn input(&mut self) -> &mut [u8] {
-        let incoming = self.incoming.get_or_insert_with(|| AlignedBuf::new(HEADROOM + IO_BYTES));
+        let incoming = self.incoming.get_or_insert_with(|| ReusedBuf::new(HEADROOM + IO_BYTES));
         if self.start == self.end {
             (self.start, self.end) = (HEADROOM, HEADROOM);
         } else if incoming.len() - self.end < IO_BYTES / 2 {
@@ -288,7 +288,7 @@ impl Session {
         if opened.stop.is_none() && opened.rest < ciphertext.len() {
             let left = &ciphertext[opened.rest..];
             self.start = HEADROOM - left.len();
-            let incoming = self.incoming.get_or_insert_with(|| AlignedBuf::new(HEADROOM + IO_BYTES));
+            let incoming = self.incoming.get_or_insert_with(|| ReusedBuf::new(HEADROOM + IO_BYTES));
             incoming[self.start..HEADROOM].copy_from_slice(left);
         }
         let count = opened.plain_end;
@@ -566,7 +566,7 @@ impl Session {
 }
 
 /// The ciphertext that waits; none where there is no buffer for it.
-fn unprocessed(incoming: &mut Option<AlignedBuf>, waiting: Range<usize>) -> &mut [u8] {
+fn unprocessed(incoming: &mut Option<ReusedBuf>, waiting: Range<usize>) -> &mut [u8] {
     match incoming {
         Some(incoming) => &mut incoming[waiting],
         None => &mut [],

@@ -9,9 +9,11 @@
 //! give back because something small lies behind it.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::{Mutex, PoisonError};
 
 /// The alignment: a page of every architecture we run on, or a divisor of it.
 pub const PAGE_BYTES: usize = 4096;
@@ -70,9 +72,68 @@ unsafe impl Send for AlignedBuf {}
 // SAFETY: shared references only read.
 unsafe impl Sync for AlignedBuf {}
 
+/// Buffers that are kept for the next that wants one, 16 MiB of the usual ones. More are made when more are needed, and freed
+/// afterwards.
+const KEPT_MAX: usize = 64;
+
+static KEPT: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
+
+/// A buffer for a short time that is filled before it is read. When it is dropped, it is kept for the next one of its length: a
+/// mapping, the first touch of its pages and its end cost as much as to copy 100 kB.
+pub struct ReusedBuf(ManuallyDrop<AlignedBuf>);
+
+impl ReusedBuf {
+    /// `len` bytes at a page boundary, left over from other uses; `len` must not be 0.
+    ///
+    /// # Panics
+    /// When `len` is 0 or larger than the address space.
+    pub fn new(len: usize) -> ReusedBuf {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = kept.iter().rposition(|buf| buf.len() == len).map(|index| kept.swap_remove(index));
+        drop(kept);
+        ReusedBuf(ManuallyDrop::new(same.unwrap_or_else(|| AlignedBuf::new(len))))
+    }
+}
+
+impl Drop for ReusedBuf {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, and not used again.
+        let buf = unsafe { ManuallyDrop::take(&mut self.0) };
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT_MAX {
+            kept.push(buf);
+        }
+    }
+}
+
+impl Deref for ReusedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for ReusedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_are_used_again() {
+        const LEN: usize = 3 * PAGE_BYTES + 1;
+        let first = ReusedBuf::new(LEN);
+        let address = first.as_ptr();
+        assert_eq!(first.len(), LEN);
+        drop(first);
+        let (second, third) = (ReusedBuf::new(LEN), ReusedBuf::new(LEN));
+        assert_eq!(second.as_ptr(), address);
+        assert_ne!(third.as_ptr(), address);
+    }
 
     #[test]
     fn starts_at_a_page_and_is_zeroed() {

@@ -5,10 +5,11 @@
 
 mod aligned;
 pub mod file;
+pub mod names;
 pub mod namespace;
 pub mod process;
 pub mod schedule;
 pub mod tcp;
 pub mod tun;
 
-pub use aligned::{AlignedBuf, PAGE_BYTES};
+pub use aligned::{AlignedBuf, PAGE_BYTES, ReusedBuf};

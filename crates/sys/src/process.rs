@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// CPU time of all threads of this process so far, user and system together.
@@ -17,6 +18,13 @@ pub fn cpu_time() -> Duration {
     };
     let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// Processors that this process may use, as it was at the first call: to find out reads files of the kernel's for a tenth of a
+/// millisecond.
+pub fn processors() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Gives memory that the allocator keeps unused back to the kernel; may take milliseconds. With allocators

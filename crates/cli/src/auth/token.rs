@@ -10,12 +10,11 @@ use clap::Args;
 use gridlane_auth::Grants;
 use gridlane_auth::macaroon::request::parse_duration_s;
 use gridlane_auth::macaroon::{Caveat, Macaroon, attenuate, grants_of, words_of};
-use gridlane_core::limits::{MACAROON_ANSWER_BYTES_MAX, MACAROON_BYTES_MAX, MACAROON_DEFAULT};
-use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Scheme, Secret, Url};
+use gridlane_core::limits::{MACAROON_BYTES_MAX, MACAROON_DEFAULT};
+use gridlane_core::{Error, Network, Result, Scheme, Secret, Url};
 use gridlane_net::file;
 use gridlane_peer::Client;
-use gridlane_peer::http::Request;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{CredentialArgs, Global};
 use crate::connect::connect;
@@ -147,32 +146,8 @@ async fn request(client: &Client, url: &Url, args: &TokenArgs) -> Result<(Secret
         caveats.push(String::from_utf8_lossy(&Caveat::Ip(args.from.clone()).to_bytes()).into_owned());
     }
     let lifetime_s = args.lifetime.unwrap_or(MACAROON_DEFAULT.as_secs());
-    let body = json!({"caveats": caveats, "validity": format!("PT{lifetime_s}S")}).to_string();
-    let request = Request::new("POST", url)
-        .header("Content-Type", "application/macaroon-request")
-        .header("Accept", "application/json")
-        .body(body.as_bytes());
-    let mut exchange = client.http.exchange(&request).await?;
-    if matches!(exchange.status().code(), 404 | 405 | 501) {
-        let status = exchange.status().code();
-        exchange.finish().await;
-        let what = "the server gives no macaroons there";
-        let error = Error::new(ErrorKind::Unsupported, what).fault(Fault::Peer).http_status(status);
-        return Err(error.endpoint(url));
-    }
-    exchange = exchange.accept(&[200]).await?;
-    let answer = exchange.read_whole(MACAROON_ANSWER_BYTES_MAX).await?;
-    let broken =
-        |what: &str| Error::new(ErrorKind::Protocol, what.to_owned()).fault(Fault::Peer).endpoint(url);
-    let answer: Value =
-        serde_json::from_slice(&answer).map_err(|_| broken("the answer with the macaroon is not JSON"))?;
-    let text = answer["macaroon"].as_str().or(answer["access_token"].as_str());
-    let text = text.ok_or_else(|| broken("there is no macaroon in the answer"))?.trim();
-    let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_token {
-        return Err(broken("the server's macaroon cannot be read"));
-    }
-    Ok((Secret::new(text), answer["expires_in"].as_u64()))
+    let given = gridlane_client::ask_macaroon(client, url, &caveats, lifetime_s).await?;
+    Ok((given.text, given.lifetime_s))
 }
 
 fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {

@@ -8,7 +8,7 @@ use gridlane_client::{
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use super::{command_line, current_dir, existing, options, stop_signal};
+use super::{command_line, current_dir, existing, options, stop_signal, wish};
 use crate::args::{CpArgs, Links, Preserve};
 use crate::events::TreeJson;
 use crate::files::parse;
@@ -59,6 +59,7 @@ pub(super) async fn run(
         follow_links: args.links == Links::Follow,
         continue_on_error: args.continue_on_error,
         dry_run: args.dry_run,
+        wish: wish(args),
         parallel: args.parallel.into(),
         lasting,
         failed,

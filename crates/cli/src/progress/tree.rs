@@ -1,5 +1,6 @@
 //! A tree as a person sees it: one line for the whole, a few for big files, and what went wrong.
 
+use gridlane_client::third_party::Detour;
 use gridlane_client::{
     About, Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
 };
@@ -23,6 +24,7 @@ pub(crate) struct TreeScreen {
     verbose: bool,
     quiet: bool,
     has_told_of_times: bool,
+    has_told_of_bytes: bool,
 }
 
 impl TreeScreen {
@@ -33,6 +35,7 @@ impl TreeScreen {
             verbose: output.verbose,
             quiet: output.quiet,
             has_told_of_times: false,
+            has_told_of_bytes: false,
         }
     }
 
@@ -84,6 +87,21 @@ impl TreeObserver for TreeScreen {
                         let text = format!("{name}: its time is not kept{why}");
                         self.canvas.say(&text);
                     }
+                    // The others go the same way, most likely.
+                    About::Detour(Detour::Streamed)
+                        if self.quiet || std::mem::replace(&mut self.has_told_of_bytes, !self.verbose) => {}
+                    About::Detour(Detour::Streamed) => {
+                        if let Some(why) = error {
+                            let text = format!("{name}: {}", words::detour(Detour::Streamed, why));
+                            self.canvas.say(&text);
+                        }
+                    }
+                    About::Detour(detour) if self.verbose => {
+                        if let Some(why) = error {
+                            let text = format!("{name}: {}", words::detour(detour, why));
+                            self.canvas.say(&text);
+                        }
+                    }
                     About::Unlisted => {
                         let text = format!("{name}{why}");
                         self.canvas.say(&text);
@@ -92,14 +110,14 @@ impl TreeObserver for TreeScreen {
                     About::Source(state) if self.verbose => self.canvas.say(&is(state.name())),
                     About::Retry if self.verbose => self.canvas.say(&is("retry")),
                     About::Mismatch if self.verbose => self.canvas.say(&is("mismatch")),
-                    About::Source(_) | About::Retry | About::Mismatch => {}
+                    About::Source(_) | About::Retry | About::Mismatch | About::Detour(_) => {}
                 }
             }
             TreeEvent::Would { action, sources, target, size_bytes, .. } => {
                 self.canvas.clear();
                 show!("{}", would_text(*action, sources, target, *size_bytes));
             }
-            TreeEvent::FileDone { name, report } if self.verbose => {
+            TreeEvent::FileDone { name, report, .. } if self.verbose => {
                 let verified = if report.verified.is_some() { "verified" } else { "unverified" };
                 let size = format_bytes(report.done_bytes);
                 let text = format!("{}: {size}, {verified}", self.name(name));

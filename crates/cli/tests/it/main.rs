@@ -49,6 +49,7 @@ mod targets;
 mod third_party;
 mod tls_records;
 mod tokens;
+mod tpc_root;
 mod trees;
 mod trust;
 mod upload;

@@ -5,6 +5,7 @@ use gridlane_engine::{Event, Report};
 
 use super::rules::Action;
 use crate::credentials::Warning;
+use crate::third_party::{Carrier, Detour};
 use crate::tree::LeftOut;
 
 /// Takes the events of copies, in order. It must not block.
@@ -40,6 +41,13 @@ pub enum CopyEvent<'a> {
     },
     /// It was left out.
     Skipped(LeftOut),
+    /// It goes another way than it was to go.
+    Detour {
+        /// The way.
+        detour: Detour,
+        /// The reason.
+        why: &'a Error,
+    },
     /// It could not begin.
     Refused(&'a Error),
     /// The engine tells of it.
@@ -54,6 +62,8 @@ pub enum CopyEvent<'a> {
         error: Option<&'a Error>,
         /// The remains with which another run can continue.
         kept: &'a Kept,
+        /// The server that made it; `None`: its bytes went through this process.
+        carrier: Option<&'a Carrier>,
     },
 }
 

@@ -12,6 +12,7 @@ use gridlane_store::turns_of_names;
 
 use super::rules::{Action, Existing, FileFacts, decide, keep_time};
 use crate::target::Goal;
+use crate::third_party::{Carrier, Detour, Initiator, Task, Tried, Wish};
 
 /// The rules for every file of a request.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,23 @@ pub(crate) struct Rules {
     pub(crate) preserve_times: bool,
     /// A dry run: what would be done is told, and nothing is done.
     pub(crate) dry_run: bool,
+    /// What servers copy between themselves.
+    pub(crate) wish: Wish,
+}
+
+/// Hears of a file: of the engine, and of copies that servers make.
+pub(crate) trait FileObserver: Observer {
+    /// The copy goes another way than it was to go, for this reason.
+    fn detour(&mut self, detour: Detour, why: &Error);
+}
+
+/// The end of a file's copy.
+#[derive(Debug)]
+pub(crate) struct FileEnd {
+    pub(crate) outcome: Outcome,
+    pub(crate) time: TimeKept,
+    /// The server that made the copy; `None`: the bytes went through this process.
+    pub(crate) carrier: Option<Carrier>,
 }
 
 impl Rules {
@@ -64,7 +82,7 @@ impl FileCopy {
     /// engine finds out by itself.
     pub(crate) async fn decide(&mut self, client: &Client) -> Result<Action> {
         let target = self.target_url()?;
-        let Rules { existing, preserve_times, dry_run } = self.rules;
+        let Rules { existing, preserve_times, dry_run, .. } = self.rules;
         let decides = existing == Existing::Update || dry_run;
         if decides || preserve_times && target.is_some() {
             self.facts = std::mem::take(&mut self.facts).or_ask(client, &self.sources[0]).await?;
@@ -83,28 +101,43 @@ impl FileCopy {
         Ok(action)
     }
 
-    /// Copies it, and sees to its time. What is left of a copy that fails is believed by the owner of `keys`.
+    /// Copies it, or has servers copy it, and sees to its time. What is left of a copy that fails is believed by the owner of
+    /// `keys`.
     pub(crate) async fn run(
         self,
         options: Options,
         keys: &JournalKeys,
-        client: Client,
-        observer: &mut dyn Observer,
+        (client, initiator): (Client, &Initiator),
+        observer: &mut dyn FileObserver,
         stop: impl Future<Output = ()> + Send,
-    ) -> (Outcome, TimeKept) {
+    ) -> FileEnd {
+        tokio::pin!(stop);
         let keeps = self.rules.preserve_times;
         let modified = self.facts.modified.filter(|_| keeps);
         let kept_at = self.target_url().ok().flatten().filter(|_| keeps);
-        let target = self.target.spec(self.rules.replaces(), modified, keys);
-        let spec = CopySpec { sources: self.sources, target, options };
-        let outcome = copy(spec, client, observer, stop).await;
-        let kept = match kept_at.filter(|_| outcome.result.is_ok()) {
+        let tried = match &self.target {
+            Goal::Upload(target) => {
+                let (sources, facts, rules) = (&self.sources[..], &self.facts, self.rules);
+                let task = Task { client: &client, sources, target, facts, options: &options, rules };
+                Box::pin(initiator.copy(&task, observer, stop.as_mut())).await
+            }
+            Goal::File(_) | Goal::Stream(_) => Tried::Streams,
+        };
+        let (outcome, carrier) = match tried {
+            Tried::Ended(outcome, carrier) => (*outcome, carrier),
+            Tried::Streams => {
+                let target = self.target.spec(self.rules.replaces(), modified, keys);
+                let spec = CopySpec { sources: self.sources, target, options };
+                (copy(spec, client, observer, stop).await, None)
+            }
+        };
+        let time = match kept_at.filter(|_| outcome.result.is_ok()) {
             None => TimeKept::NotAsked,
             Some(target) => match keep_time(&target, modified, &outcome.report).await {
                 Ok(()) => TimeKept::Yes,
                 Err(error) => TimeKept::No(error),
             },
         };
-        (outcome, kept)
+        FileEnd { outcome, time, carrier }
     }
 }

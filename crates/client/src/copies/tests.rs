@@ -24,7 +24,7 @@ impl CopyObserver for Heard {
             CopyEvent::Ended { error: Some(error), kept, .. } => {
                 format!("failed {} {kept:?}", error.kind().name())
             }
-            CopyEvent::Note(_) | CopyEvent::Warning(_) | CopyEvent::Engine(_) => return,
+            CopyEvent::Note(_) | CopyEvent::Detour { .. } | CopyEvent::Warning(_) | CopyEvent::Engine(_) => return,
         });
     }
 }
@@ -39,6 +39,7 @@ fn request(dir: &Path, source: &str, target: &str) -> CopyRequest {
         existing: Existing::Refuse,
         preserve_times: false,
         dry_run: false,
+        wish: crate::third_party::Wish::default(),
         takes_metalinks: true,
         lasting: None,
     }

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::credentials::Warning;
 use crate::doctor;
+use crate::third_party::{Carrier, Detour, Mode};
 use crate::tree::LeftOut;
 
 /// Version of the events: another meaning of a field makes another one.
@@ -162,6 +163,43 @@ pub enum NoteAbout {
     Time,
     /// The name cannot stand in the list of what failed.
     Unlisted,
+    /// The bytes go through this process.
+    Streamed,
+    /// The target's server is asked to fetch the file, after the source's did not send it.
+    Pull,
+    /// The source's server is asked to send the file, after the target's did not fetch it.
+    Push,
+    /// The server that copies takes one source.
+    OneSource,
+}
+
+impl From<Detour> for NoteAbout {
+    fn from(detour: Detour) -> NoteAbout {
+        match detour {
+            Detour::Streamed => NoteAbout::Streamed,
+            Detour::OtherMode(Mode::Pull) => NoteAbout::Pull,
+            Detour::OtherMode(Mode::Push) => NoteAbout::Push,
+            Detour::OneSource => NoteAbout::OneSource,
+        }
+    }
+}
+
+/// The server that made a copy, in the fields of a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Carried {
+    /// `pull` or `push`; `None`: the bytes went through this process.
+    pub tpc: Option<&'static str>,
+    /// The beginning of the active server's URLs.
+    pub active_server: Option<String>,
+}
+
+impl Carried {
+    pub(super) fn by(carrier: Option<&Carrier>) -> Carried {
+        Carried {
+            tpc: carrier.map(|carrier| carrier.mode.name()),
+            active_server: carrier.map(|carrier| carrier.server.clone()),
+        }
+    }
 }
 
 /// Something to know that ends nothing.

@@ -8,7 +8,7 @@ use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
 use serde::{Serialize, Serializer};
 
 use super::common::{
-    Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
+    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
     verified_by,
 };
 use crate::copies::CopyEvent;
@@ -146,7 +146,7 @@ pub enum CopyLine {
     Note {
         /// Where it went.
         target: String,
-        /// The subject: the time.
+        /// The subject: the time, or the way that the copy goes.
         about: NoteAbout,
         /// The reason.
         error: Failure,
@@ -161,6 +161,9 @@ pub enum CopyLine {
         target: String,
         /// Its bytes.
         bytes: u64,
+        /// The server that made the copy, if one did.
+        #[serde(flatten)]
+        carried: Carried,
     },
     /// The file failed.
     #[serde(rename = "file.failed")]
@@ -357,9 +360,13 @@ impl CopyLines {
             CopyEvent::TimeLost(error) => {
                 CopyLine::Note { target: target(), about: NoteAbout::Time, error: failure(error) }
             }
-            CopyEvent::Ended { report, error, .. } => {
+            CopyEvent::Detour { detour, why } => {
+                CopyLine::Note { target: target(), about: (*detour).into(), error: failure(why) }
+            }
+            CopyEvent::Ended { report, error, carrier, .. } => {
+                let (bytes, carried) = (report.done_bytes, Carried::by(*carrier));
                 let ended = match error {
-                    None => CopyLine::Done { target: target(), bytes: report.done_bytes },
+                    None => CopyLine::Done { target: target(), bytes, carried },
                     Some(error) => CopyLine::Failed { target: Some(target()), error: failure(error) },
                 };
                 return vec![ended, CopyLine::Summary(Box::new(Summary::new(report, &*self.words)))];

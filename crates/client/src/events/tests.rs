@@ -18,6 +18,7 @@ use crate::credentials::Warning;
 use crate::doctor::{Finding, Verdict};
 use crate::item::Space;
 use crate::location::Location;
+use crate::third_party::{Carrier, Detour, Mode};
 use crate::tree::LeftOut;
 use crate::tree::{About, ActiveFile, TreeEvent, TreeReport, TreeSnapshot};
 use crate::tree_path::TreePath;
@@ -256,10 +257,17 @@ fn the_lines_of_a_copy_as_documented() {
     let progress = Event::Progress(&snapshot);
     assert!(lines.of(&CopyEvent::Engine(&progress)).is_empty(), "a moment after the last one");
     let (report, nothing) = (report(), Kept::Nothing);
-    let ended = |error| CopyEvent::Ended { report: &report, error, kept: &nothing };
+    let ended = |error| CopyEvent::Ended { report: &report, error, kept: &nothing, carrier: None };
     let one = |lines: &mut CopyLines, event: CopyEvent<'_>| line(&lines.of(&event)[0]);
-    let done = json!({ "v": 1, "type": "file.done", "target": "t", "bytes": 10 });
+    let mut done = json!({
+        "v": 1, "type": "file.done", "target": "t", "bytes": 10, "tpc": null, "active_server": null,
+    });
     assert_eq!(one(&mut lines, ended(None)), done);
+    let carrier = Carrier { mode: Mode::Push, server: "https://se.example:8443".to_owned() };
+    let carried = CopyEvent::Ended { report: &report, error: None, kept: &nothing, carrier: Some(&carrier) };
+    (done["tpc"], done["active_server"]) = (json!("push"), json!("https://se.example:8443"));
+    assert_documented(SECTION, &[], &lines.of(&carried)[0]);
+    assert_eq!(one(&mut lines, carried), done);
     let summary = line(&lines.of(&ended(None))[1]);
     assert_eq!((&summary["type"], &summary["v"]), (&json!("summary"), &json!(1)));
     let failed = json!({ "v": 1, "type": "file.failed", "target": "t", "error": failure });
@@ -280,6 +288,16 @@ fn the_lines_of_a_copy_as_documented() {
     assert_eq!(one(&mut lines, CopyEvent::Skipped(LeftOut::UpToDate)), expected);
     let note = json!({ "v": 1, "type": "note", "target": "t", "about": "time", "error": failure });
     assert_eq!(one(&mut lines, CopyEvent::TimeLost(&why)), note);
+    for (detour, about) in [
+        (Detour::Streamed, "streamed"),
+        (Detour::OtherMode(Mode::Push), "push"),
+        (Detour::OtherMode(Mode::Pull), "pull"),
+        (Detour::OneSource, "one_source"),
+    ] {
+        let note = json!({ "v": 1, "type": "note", "target": "t", "about": about, "error": failure });
+        assert_eq!(one(&mut lines, CopyEvent::Detour { detour, why: &why }), note);
+        assert!(documented(SECTION, "note").contains(about), "{about}");
+    }
     let warning = Warning { message: "m".to_owned(), advice: "a".into() };
     let expected = json!({ "v": 1, "type": "warning", "about": "credentials", "message": "m", "hint": "a", "hint_id": "text" });
     assert_eq!(one(&mut lines, CopyEvent::Warning(&warning)), expected);
@@ -300,11 +318,12 @@ fn the_lines_of_a_tree_as_documented() {
     for event in [
         TreeEvent::Progress(&snapshot),
         TreeEvent::FileStarted { name: &name, size_bytes: Some(1) },
-        TreeEvent::FileDone { name: &name, report: &report },
+        TreeEvent::FileDone { name: &name, report: &report, carrier: None },
         TreeEvent::Failed { name: &name, is_directory: true, error: &why },
         TreeEvent::Skipped { name: &name, why: LeftOut::Link },
         noted(About::Time, Some(&why)),
         noted(About::Unlisted, Some(&why)),
+        noted(About::Detour(Detour::Streamed), Some(&why)),
         TreeEvent::Would {
             name: &name,
             action: Action::Copy,

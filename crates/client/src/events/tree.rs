@@ -8,7 +8,7 @@ use gridlane_engine::{Basis, State};
 use serde::Serialize;
 
 use super::common::{
-    Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
+    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
     verified_by,
 };
 use super::copy::{by_action, by_state};
@@ -73,6 +73,8 @@ pub enum TreeLine {
         #[serde(serialize_with = "by_checksum")]
         checksum_unstated: Option<ChecksumKind>,
         checksum: Option<String>,
+        #[serde(flatten)]
+        carried: Carried,
     },
     /// A file, or a directory with what is in it, failed.
     #[serde(rename = "file.failed")]
@@ -178,7 +180,7 @@ impl TreeLines {
                 let ((name, target), size_bytes) = (named(name), *size_bytes);
                 TreeLine::Start { name, target, size_bytes }
             }
-            TreeEvent::FileDone { name, report } => {
+            TreeEvent::FileDone { name, report, carrier } => {
                 let (name, target) = named(name);
                 TreeLine::Done {
                     name,
@@ -192,6 +194,7 @@ impl TreeLines {
                     votes: Votes::of(report.verified),
                     checksum_unstated: report.unstated,
                     checksum: report.checksum.as_ref().map(Checksum::to_string),
+                    carried: Carried::by(*carrier),
                 }
             }
             TreeEvent::Failed { name, is_directory, error } => {
@@ -214,6 +217,7 @@ impl TreeLines {
                     About::Source(state) => TreeLine::Source { name, target, url, state, error },
                     About::Retry => TreeLine::Retry { name, target, url, error },
                     About::Mismatch => TreeLine::Mismatch { name, target, matches: false },
+                    About::Detour(detour) => TreeLine::Note { name, target, about: detour.into(), error },
                     About::Time => TreeLine::Note { name, target, about: NoteAbout::Time, error },
                     About::Unlisted => TreeLine::Note { name, target, about: NoteAbout::Unlisted, error },
                 }

@@ -18,21 +18,21 @@ use crate::listing::Lister;
 
 type Answer = dyn FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send;
 
-struct Server {
-    url: Url,
-    asked: Arc<Mutex<Vec<Request>>>,
+pub(crate) struct Server {
+    pub(crate) url: Url,
+    pub(crate) asked: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
     /// A server that answers so, in pieces; what is not answered is not found.
-    async fn start(
+    pub(crate) async fn start(
         answer: impl FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send + 'static,
     ) -> Server {
         Server::with(ServerFlags::IS_SERVER, answer).await
     }
 
     /// The same that says to be and to can this.
-    async fn with(
+    pub(crate) async fn with(
         flags: ServerFlags,
         answer: impl FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send + 'static,
     ) -> Server {
@@ -53,7 +53,7 @@ impl Server {
         server
     }
 
-    fn client(&self) -> AnyClient {
+    pub(crate) fn client(&self) -> AnyClient {
         crate::connect(Trust::default())
     }
 
@@ -61,7 +61,7 @@ impl Server {
         crate::item::directory_form(&self.url).unwrap().join(name).unwrap()
     }
 
-    fn asked(&self, id: RequestId) -> usize {
+    pub(crate) fn asked(&self, id: RequestId) -> usize {
         self.asked.lock().unwrap().iter().filter(|request| request.id() == id).count()
     }
 }

@@ -6,6 +6,7 @@ use gridlane_engine::{Report, State};
 use super::report::{LeftOut, TreeSnapshot};
 use crate::copies::rules::Action;
 use crate::credentials::Warning;
+use crate::third_party::{Carrier, Detour};
 use crate::tree_path::TreePath;
 
 /// Takes the events of a tree, in order. It must not block.
@@ -30,6 +31,8 @@ pub enum TreeEvent<'a> {
         name: &'a TreePath,
         /// Its report.
         report: &'a Report,
+        /// The server that made it; `None`: its bytes went through this process.
+        carrier: Option<&'a Carrier>,
     },
     /// A file, or a directory with all that is in it, failed.
     Failed {
@@ -86,6 +89,8 @@ pub enum About {
     Retry,
     /// The bytes do not have the expected checksum.
     Mismatch,
+    /// The copy goes another way than it was to go.
+    Detour(Detour),
     /// The time of the source is not kept.
     Time,
     /// The name cannot stand in the list of what failed.

@@ -13,14 +13,15 @@ use super::event::About;
 use super::job::Job;
 use super::news::{News, Note};
 use super::shared::Shared;
-use crate::copies::file::{FileCopy, TimeKept};
+use crate::copies::file::{FileCopy, FileEnd, FileObserver, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
 use crate::target::Goal;
+use crate::third_party::{Carrier, Detour};
 use crate::tree_path::TreePath;
 
 /// The end of a file's turn.
 pub(super) enum End {
-    Copied(Box<Report>, TimeKept),
+    Copied { report: Box<Report>, time: TimeKept, carrier: Option<Carrier> },
     ThereAlready,
     Would { action: Action, sources: Vec<Url>, target: Url, size_bytes: Option<u64> },
     Failed(Error),
@@ -71,9 +72,10 @@ impl Turn {
         let mut watch = Watch { name: &self.name, done_bytes: &self.done_bytes, news: &self.news, urls };
         let stop = stopped(self.stop.clone());
         let (options, keys) = (shared.options.clone(), &shared.journal_keys);
-        let (outcome, kept) = file.run(options, keys, client.clone(), &mut watch, stop).await;
+        let means = (client.clone(), &shared.initiator);
+        let FileEnd { outcome, time, carrier } = file.run(options, keys, means, &mut watch, stop).await;
         outcome.result?;
-        Ok(End::Copied(Box::new(outcome.report), kept))
+        Ok(End::Copied { report: Box::new(outcome.report), time, carrier })
     }
 }
 
@@ -99,6 +101,12 @@ impl Watch<'_> {
         let note = Note { name: self.name.clone(), url, about, error: error.cloned() };
         // It is of interest only, so that nothing waits for it.
         let _ = self.news.try_send(News::Noted(note));
+    }
+}
+
+impl FileObserver for Watch<'_> {
+    fn detour(&mut self, detour: Detour, why: &Error) {
+        self.note(None, About::Detour(detour), Some(why));
     }
 }
 

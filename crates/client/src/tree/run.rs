@@ -32,6 +32,7 @@ use crate::copies::file::{Rules, TimeKept};
 use crate::copies::rules::Action;
 use crate::credentials::LastingWatch;
 use crate::listing::Lister;
+use crate::third_party::Initiator;
 use crate::tree_path::TreePath;
 
 /// Time between two reports of progress.
@@ -137,7 +138,13 @@ pub async fn copy_tree(
         filter: spec.filter,
         options: spec.options,
         journal_keys: spec.journal_keys,
-        rules: Rules { existing: spec.existing, preserve_times: spec.preserve_times, dry_run: spec.dry_run },
+        rules: Rules {
+            existing: spec.existing,
+            preserve_times: spec.preserve_times,
+            dry_run: spec.dry_run,
+            wish: spec.wish,
+        },
+        initiator: Initiator::default(),
         follow_links: spec.follow_links,
         has_names: spec.names.is_some(),
     };
@@ -395,7 +402,7 @@ impl Run<'_> {
                         Some(error) => TimeKept::No(error),
                         None => TimeKept::Yes,
                     };
-                    self.ended(job, name, End::Copied(report, kept))?;
+                    self.ended(job, name, End::Copied { report, time: kept, carrier: None })?;
                 }
                 SmallEnd::Returned => self.returned.push_back(job),
                 SmallEnd::Stopped => {}
@@ -407,7 +414,7 @@ impl Run<'_> {
     fn ended(&mut self, job: Job, name: TreePath, end: End) -> Result<()> {
         let size_bytes = job.size_bytes.unwrap_or(0);
         match end {
-            End::Copied(report, time_kept) => {
+            End::Copied { report, time, carrier } => {
                 self.alike = (None, 0);
                 self.report.done_files += 1;
                 self.report.done_bytes += report.done_bytes;
@@ -416,12 +423,13 @@ impl Run<'_> {
                 self.report.unstated_files += u64::from(report.unstated.is_some());
                 // The listing did not tell, or told of another version.
                 self.found_bytes = (self.found_bytes + report.done_bytes).saturating_sub(size_bytes);
-                if let TimeKept::No(error) = &time_kept {
+                if let TimeKept::No(error) = &time {
                     self.report.times_lost += 1;
                     let (about, error) = (About::Time, Some(error));
                     self.observer.event(&TreeEvent::Noted { name: &name, url: None, about, error });
                 }
-                self.observer.event(&TreeEvent::FileDone { name: &name, report: &report });
+                let carrier = carrier.as_ref();
+                self.observer.event(&TreeEvent::FileDone { name: &name, report: &report, carrier });
             }
             End::ThereAlready => {
                 self.report.there_already += 1;

@@ -9,6 +9,7 @@ use crate::copies::file::Rules;
 use crate::filter::Filter;
 use crate::listing::Lister;
 use crate::location::Location;
+use crate::third_party::Initiator;
 
 /// The knowledge that all tasks of a tree share.
 pub(super) struct Shared {
@@ -20,6 +21,7 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) journal_keys: JournalKeys,
     pub(super) rules: Rules,
+    pub(super) initiator: Initiator,
     pub(super) follow_links: bool,
     /// Only named files are copied.
     pub(super) has_names: bool,

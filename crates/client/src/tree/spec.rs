@@ -8,6 +8,7 @@ use super::roots::Roots;
 use crate::copies::rules::Existing;
 use crate::credentials::Lasting;
 use crate::filter::Filter;
+use crate::third_party::Wish;
 
 /// Sources, a target, and the rules of a copy.
 pub struct TreeSpec {
@@ -31,6 +32,8 @@ pub struct TreeSpec {
     pub continue_on_error: bool,
     /// A dry run: what would be done is told, and nothing is done.
     pub dry_run: bool,
+    /// What servers copy between themselves, where both ends are at servers.
+    pub wish: Wish,
     /// Files that are copied at the same time.
     pub parallel: usize,
     /// The end of the credentials that servers are shown, of which a warning is due.

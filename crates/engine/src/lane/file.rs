@@ -13,7 +13,7 @@ use gridlane_plan::Loss;
 use gridlane_share::Turns;
 use gridlane_share::turns::BriefKind;
 use gridlane_store::{Object, turns_of, turns_of_names};
-use gridlane_sys::AlignedBuf;
+use gridlane_sys::ReusedBuf;
 use gridlane_sys::file::CacheProbe;
 use tokio::time::Instant;
 
@@ -93,7 +93,7 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
     lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
     lane.tell(Notice::Pipelines { lane: lane.id });
     let mut asked: VecDeque<ByteRange> = VecDeque::new();
-    let mut buf = AlignedBuf::new(IO_BYTES);
+    let mut buf = ReusedBuf::new(IO_BYTES);
     let mut told = Instant::now();
     loop {
         let command = match asked.is_empty() {

@@ -14,7 +14,7 @@ use gridlane_peer::http::{
     redirect_loop, sends_to_directory, status_error,
 };
 use gridlane_plan::Loss;
-use gridlane_sys::AlignedBuf;
+use gridlane_sys::ReusedBuf;
 use tokio::task::JoinHandle;
 
 use super::digest_request::{self, DigestRequest};
@@ -137,7 +137,7 @@ async fn connected(
             outcome => outcome.map_err(failed)?,
         }
     }
-    let mut buf = AlignedBuf::new(IO_BYTES);
+    let mut buf = ReusedBuf::new(IO_BYTES);
     let mut answer: Option<Answer> = None;
     let timer = tokio::time::sleep(DELAY_MAX);
     tokio::pin!(timer);
@@ -401,7 +401,7 @@ async fn send(
 /// Reads the next head, or body bytes when an answer has begun. May be dropped at any time.
 async fn read(
     connection: &mut Connection,
-    buf: &mut AlignedBuf,
+    buf: &mut ReusedBuf,
     answer: &Option<Answer>,
     lane: &Lane,
 ) -> Step {

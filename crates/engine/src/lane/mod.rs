@@ -108,7 +108,7 @@ pub(crate) fn lanes_near() -> usize {
     if THREADS_ARE_FEW.load(Relaxed) {
         return 1;
     }
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = gridlane_sys::process::processors();
     let workers = tokio::runtime::Handle::current().metrics().num_workers();
     LANES_NEAR.min(1 + processors.saturating_sub(workers))
 }

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::answer::{Failure, Outcome};
 use super::reading::{Pending, ReadJob, Source, VectorJob};
-use crate::buffers::Lent;
 use crate::pieces::Pieces;
+use gridlane_sys::ReusedBuf;
 
 /// The way to tell a connection something. Without a bound, and never long: each thing belongs to a request that has no answer yet,
 /// of which its connections have [`ROOT_REQUESTS_MAX`](gridlane_core::limits::ROOT_REQUESTS_MAX) at most, or is told once.
@@ -24,11 +24,11 @@ pub(crate) enum Event {
     /// It has come.
     AnsweredLater(Pending, Result<Vec<u8>, Failure>),
     /// A part of a read that waited for a disk is there.
-    Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
+    Read(ReadJob, io::Result<(ReusedBuf, Range<usize>, u64)>),
     /// The same of many reads.
-    Vector(VectorJob, io::Result<(Lent, usize, usize)>),
+    Vector(VectorJob, io::Result<(ReusedBuf, usize, usize)>),
     /// Bytes that were promised already are there.
-    Refilled(io::Result<(Lent, Range<usize>, Source)>),
+    Refilled(io::Result<(ReusedBuf, Range<usize>, Source)>),
     /// The next piece of an answer that is made while it is sent, true if more follows, and the source of the rest.
     Piece(Pending, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.

@@ -20,7 +20,8 @@ use gridlane_xrd::pages::{self, UNIT_BYTES};
 
 use super::answer::Failure;
 use super::reading::Source;
-use crate::buffers::{Buffers, Lent};
+use crate::buffers::Buffers;
+use gridlane_sys::ReusedBuf;
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
 const SENDFILE_BYTES: u64 = 512 * 1024;
@@ -108,7 +109,7 @@ impl Pages {
 
 enum Item {
     /// A buffer, of which this is left.
-    Buffer(Lent, Range<usize>),
+    Buffer(ReusedBuf, Range<usize>),
     /// Bytes of their own, of which those from there on are left.
     Bytes(Vec<u8>, usize),
     /// Bytes of a file, whose length was promised.
@@ -169,7 +170,7 @@ impl Outbox {
     }
 
     /// Buffers like its own.
-    pub(crate) fn lend(&self) -> Lent {
+    pub(crate) fn lend(&self) -> ReusedBuf {
         self.buffers.lend()
     }
 
@@ -221,7 +222,7 @@ impl Outbox {
     }
 
     /// Appends a part of a buffer.
-    pub(crate) fn push_buffer(&mut self, buffer: Lent, part: Range<usize>) {
+    pub(crate) fn push_buffer(&mut self, buffer: ReusedBuf, part: Range<usize>) {
         if part.len() <= SHARED_MAX {
             return self.push(&buffer[part]);
         }
@@ -270,7 +271,7 @@ impl Outbox {
     }
 
     /// Bytes of [`Sent::Cold`] that were read, and what is left of them.
-    pub(crate) fn refill(&mut self, buffer: Lent, part: Range<usize>, source: Source) {
+    pub(crate) fn refill(&mut self, buffer: ReusedBuf, part: Range<usize>, source: Source) {
         if matches!(self.items.front(), Some(Item::Awaited)) {
             self.items.pop_front();
         }

@@ -35,10 +35,10 @@ use super::answer::{Failure, printable_path};
 use super::delegation::Delegation;
 use super::outbox::{Outbox, Pages};
 use super::session_files::{Readable, SessionFiles};
-use crate::buffers::Lent;
 use crate::client::Client;
 use crate::metrics::Metrics;
 use crate::transfer::{self, is_in_page_cache};
+use gridlane_sys::ReusedBuf;
 
 /// Plain reads up to this length are copied to where other answers are: a look at the page cache and a `sendfile` cost
 /// about as much as a copy of this many bytes.
@@ -402,7 +402,7 @@ impl ReadJob {
     pub(crate) fn push_read(
         &mut self,
         outbox: &mut Outbox,
-        buffer: Lent,
+        buffer: ReusedBuf,
         part: Range<usize>,
         begin: u64,
     ) -> Progress {
@@ -443,7 +443,7 @@ impl ReadJob {
     fn push_message(
         &self,
         outbox: &mut Outbox,
-        mut buffer: Lent,
+        mut buffer: ReusedBuf,
         part: Range<usize>,
         begin: u64,
         promised: u64,
@@ -676,7 +676,7 @@ impl VectorJob {
     }
 
     /// Appends what was read, up to `end` in the buffer.
-    pub(crate) fn push_read(&self, outbox: &mut Outbox, mut buffer: Lent, end: usize) -> Progress {
+    pub(crate) fn push_read(&self, outbox: &mut Outbox, mut buffer: ReusedBuf, end: usize) -> Progress {
         let is_last = self.next == self.segments.len();
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = (end - DATA_AT) as u32;

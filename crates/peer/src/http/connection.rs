@@ -15,7 +15,7 @@ use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Proxy, Route, Speech, Stream};
-use gridlane_sys::AlignedBuf;
+use gridlane_sys::ReusedBuf;
 use gridlane_sys::tcp::TcpInfo;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
@@ -59,7 +59,7 @@ pub struct Connection {
     /// True if it carried requests before.
     is_reused: bool,
     /// Bytes read ahead are `ahead[start..end]`.
-    ahead: AlignedBuf,
+    ahead: ReusedBuf,
     start: usize,
     end: usize,
     /// Bytes that one read may bring ahead.
@@ -124,7 +124,7 @@ impl Connection {
             stream: Some(stream),
             home: None,
             is_reused: false,
-            ahead: AlignedBuf::new(RESPONSE_HEAD_BYTES_MAX),
+            ahead: ReusedBuf::new(RESPONSE_HEAD_BYTES_MAX),
             start: 0,
             end: 0,
             ahead_step_bytes: HEAD_READ_BYTES,
@@ -279,7 +279,7 @@ impl Connection {
     /// Reads further ahead from now on, for many answers of which each is small: up to `bytes` with one call, heads and
     /// bodies alike. What [`Connection::body_ahead`] returns is not copied once more.
     pub fn read_far_ahead(&mut self, bytes: usize) {
-        let mut ahead = AlignedBuf::new(bytes.max(RESPONSE_HEAD_BYTES_MAX));
+        let mut ahead = ReusedBuf::new(bytes.max(RESPONSE_HEAD_BYTES_MAX));
         let ready = self.end - self.start;
         ahead[..ready].copy_from_slice(&self.ahead[self.start..self.end]);
         (self.ahead, self.start, self.end) = (ahead, 0, ready);

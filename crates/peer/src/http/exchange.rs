@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
-use gridlane_core::{Backoff, Boxed, Error, ErrorKind, Result, Url};
+use gridlane_core::{Backoff, Boxed, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
@@ -231,13 +231,14 @@ impl Client {
     ) -> Boxed<'a, Result<Exchange>> {
         Box::pin(async move {
             let mut at = request.url.clone();
-            let mut headers = request.headers.clone();
+            let (mut headers, mut secrets) = (request.headers.clone(), request.secrets.clone());
             let mut redirects = Vec::new();
             for _ in 0..=REDIRECTS_MAX {
-                let once = Request { url: &at, headers, ..request.clone() };
+                let once = Request { url: &at, headers, secrets, ..request.clone() };
                 // The time that other servers need is not this one's.
                 let user = User::of(&self.credentials, request.url, &at);
                 let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
+                User::check_request(&once, &at, &route)?;
                 let home = self.pool.home(route, purpose).await;
                 let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
                     Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
@@ -252,7 +253,8 @@ impl Client {
                 };
                 once.refuse_to_leave(&at, &next)?;
                 redirects.push((at.clone(), exchange.response.head.headers.clone()));
-                headers = once.headers;
+                self.refuse_to_pass(&once, request.url, &at, &next)?;
+                (headers, secrets) = (once.headers, once.secrets);
                 if !next.same_endpoint(&at) {
                     headers.retain(|(name, _)| travels(name));
                 }
@@ -261,6 +263,17 @@ impl Client {
             }
             Err(redirect_loop().endpoint(request.url))
         })
+    }
+
+    /// The error of a redirect from `at` to a server that may not see the secrets of a request.
+    fn refuse_to_pass(&self, once: &Request<'_>, origin: &Url, at: &Url, to: &Url) -> Result<()> {
+        let may_see = to.same_endpoint(origin) || self.credentials.may_forward(to.host());
+        if once.secrets.is_empty() || may_see {
+            return Ok(());
+        }
+        let message = format!("it redirects to {to}, which may not see the credential for the other server");
+        let error = Error::new(ErrorKind::Denied, message).fault(Fault::Caller).endpoint(at);
+        Err(error.hint(self.credentials.hint_withheld(to.host())))
     }
 
     /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a

@@ -119,15 +119,12 @@ impl User {
 
     /// An error if a secret that was given would travel in clear, on the way to `at` or to a proxy in front of it.
     pub(super) fn check_way(&self, at: &Url, route: &Route) -> Result<()> {
-        let is_here = sends_password(at) && route.is_direct();
-        if at.scheme().is_encrypted() || is_here || !self.shows_secret() {
-            return Ok(());
-        }
-        let message = format!("{GIVEN} would travel in clear, and was not sent");
-        Err(Error::new(ErrorKind::Denied, message)
-            .fault(Fault::Caller)
-            .endpoint(at)
-            .hint("a credential is sent over TLS only: write https:// if the server speaks it"))
+        if self.shows_secret() { check_clear(GIVEN, at, route) } else { Ok(()) }
+    }
+
+    /// The same for the secrets of a request itself.
+    pub(super) fn check_request(request: &Request<'_>, at: &Url, route: &Route) -> Result<()> {
+        if request.secrets.is_empty() { Ok(()) } else { check_clear("a credential for another server", at, route) }
     }
 
     /// The identity that a connection belongs to on which it is shown.
@@ -157,8 +154,22 @@ impl User {
                 .map_or(What::Nothing, |name| What::Certificate(name.to_owned())),
         };
         let given = self.all_fields().filter(|field| field.is_secret).map(|field| &field.value);
+        let given = given.chain(request.secrets.iter().map(|(_, value)| value));
         Shown { what, secrets: token.map(|token| &token.secret).into_iter().chain(given).cloned().collect() }
     }
+}
+
+/// An error if a secret would travel in clear, on the way to `at` or to a proxy in front of it.
+fn check_clear(what: &str, at: &Url, route: &Route) -> Result<()> {
+    let is_here = sends_password(at) && route.is_direct();
+    if at.scheme().is_encrypted() || is_here {
+        return Ok(());
+    }
+    let message = format!("{what} would travel in clear, and was not sent");
+    Err(Error::new(ErrorKind::Denied, message)
+        .fault(Fault::Caller)
+        .endpoint(at)
+        .hint("a credential is sent over TLS only: write https:// if the server speaks it"))
 }
 
 /// The error that an answer is; `said` is the first line of its text. If it refuses access, it names the credentials and

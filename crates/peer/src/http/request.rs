@@ -21,6 +21,9 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// Further header lines: name and value.
     pub headers: Vec<(&'static str, String)>,
+    /// Further header lines whose values open something: for the endpoint of `url`, and hosts that the operator named for
+    /// the user's secrets. They are never sent in clear to another machine.
+    pub secrets: Vec<(String, Secret)>,
     /// The body, sent with its length directly behind the head. `None`: there is none, or it is sent
     /// later (then a header says how long it is).
     pub body: Option<&'a [u8]>,
@@ -31,12 +34,18 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request with the headers that every request has.
     pub fn new(method: &'static str, url: &'a Url) -> Request<'a> {
-        Request { method, url, headers: Vec::new(), body: None, stays: false }
+        Request { method, url, headers: Vec::new(), secrets: Vec::new(), body: None, stays: false }
     }
 
     /// Adds a header line.
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Request<'a> {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds a header line whose value [opens something](Request::secrets).
+    pub fn secret(mut self, name: impl Into<String>, value: Secret) -> Request<'a> {
+        self.secrets.push((name.into(), value));
         self
     }
 
@@ -150,7 +159,9 @@ impl<'a> Request<'a> {
                 head.push_str(&format!("{name}: {}\r\n", value.expose()));
             }
         }
-        for (name, value) in &self.headers {
+        let secrets = self.secrets.iter().map(|(name, value)| (name.as_str(), value.expose()));
+        let headers = self.headers.iter().map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in headers.chain(secrets) {
             if value.contains(['\r', '\n', '\0']) {
                 let message = format!("the header {name} would have a line break in it");
                 return Err(Error::new(ErrorKind::Usage, message));

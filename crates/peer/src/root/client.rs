@@ -18,6 +18,7 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
 use super::login_user::login_user;
+use super::names::Names;
 use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
@@ -49,6 +50,10 @@ pub struct Client {
     pool: Pool,
     quirks: KnownQuirks,
     credentials: Credentials,
+    /// True if its sessions are for files that one server sends to another.
+    is_for_copies: bool,
+    /// Names of the servers' addresses.
+    pub(super) names: Names,
 }
 
 /// An answer that was collected.
@@ -77,7 +82,24 @@ impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let (pool, quirks, credentials) = Default::default();
-        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, quirks, credentials }
+        Client {
+            answer_max,
+            connect_max: Duration::ZERO,
+            pages: true,
+            dialer,
+            pool,
+            quirks,
+            credentials,
+            is_for_copies: false,
+            names: Names::default(),
+        }
+    }
+
+    /// The same for files that one server sends to another: its sessions are its own, and say so when they are opened, since
+    /// a server may want TLS for that alone.
+    pub fn for_copies(mut self) -> Client {
+        self.is_for_copies = true;
+        self
     }
 
     /// Makes one request about the path of `url` and collects the answer, which may have up to
@@ -194,7 +216,7 @@ impl Client {
 
     /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
-        OfClient { pages: self.pages, quirks: self.quirks.clone() }
+        OfClient { pages: self.pages, is_for_copies: self.is_for_copies, quirks: self.quirks.clone() }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -267,7 +289,8 @@ impl Client {
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let home = self.pool.home(Server::of(&way.at, self.identity_for(way).id()), purpose).await;
+        let server = Server::of(&way.at, self.identity_for(way).id()).for_copies(self.is_for_copies);
+        let home = self.pool.home(server, purpose).await;
         let token = self.token_for(way).map_err(|error| error.endpoint(&way.at))?;
         let mut waited = Duration::ZERO;
         *was_sent = false;
@@ -472,7 +495,8 @@ impl Client {
         let must_tls = way.at.scheme() == Scheme::Roots;
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
-        let opening = Opening::new(login, Aim::Login, flight, must_tls, first);
+        let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
+        let opening = Opening::new(login, aim, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = route.of_identity(&self.identity_for(way));
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;

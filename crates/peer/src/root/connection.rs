@@ -45,6 +45,8 @@ pub(super) type Home = pool::Home<Server, Wire>;
 pub(super) struct Wire {
     pub(super) stream: Stream,
     pub(super) session: Session,
+    /// There is no proxy on the way.
+    is_direct: bool,
     /// The identity whose credentials may have been shown on it.
     identity: IdentityId,
     /// The token that was.
@@ -133,8 +135,13 @@ impl Connection {
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
-        let mut wire =
-            Wire { stream, session: Session::default(), identity: route.identity().id(), token: None };
+        let mut wire = Wire {
+            stream,
+            session: Session::default(),
+            is_direct: route.is_direct(),
+            identity: route.identity().id(),
+            token: None,
+        };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         // As long as nothing has come, it may be that something else is spoken there.
         let mut unheard = route.is_direct().then(|| (wire.stream.peer(), dialer.speech().clone()));
@@ -290,6 +297,11 @@ impl Connection {
         let Some(Wire { stream, .. }) = &self.wire else { return "closed".to_owned() };
         let tls = stream.tls_version().map_or("no TLS".to_owned(), |version| version.replace("TLSv", "TLS "));
         format!("{}, {tls}", stream.peer())
+    }
+
+    /// The server's address; `None` behind a proxy, and once it is closed.
+    pub(super) fn server_address(&self) -> Option<SocketAddr> {
+        self.wire.as_ref().filter(|wire| wire.is_direct).map(|wire| wire.stream.peer())
     }
 
     /// Smallest round trip that the kernel has seen.

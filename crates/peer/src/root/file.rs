@@ -1,6 +1,7 @@
 //! A file that is open, and the session that it lives on.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use gridlane_core::limits::BODY_STALL_MAX;
@@ -45,6 +46,8 @@ pub struct OpenFile {
 pub(super) struct OfClient {
     /// True if bytes travel with checksums of pages, where they can.
     pub(super) pages: bool,
+    /// True if its sessions are for files that one server sends to another.
+    pub(super) is_for_copies: bool,
     /// Is told of sessions whose connection broke.
     pub(super) quirks: KnownQuirks,
 }
@@ -124,6 +127,11 @@ impl OpenFile {
         self.connection.as_ref().map(Connection::describe).unwrap_or_default()
     }
 
+    /// The address of the server that has it open; `None` behind a proxy, and once the connection is gone.
+    pub fn server_address(&self) -> Option<IpAddr> {
+        self.connection.as_ref()?.server_address().map(|address| address.ip().to_canonical())
+    }
+
     /// Round trips spent before its open was sent on a new connection, and that of the open; 0 when the session was
     /// there.
     pub fn handshake_round_trips(&self) -> u32 {
@@ -157,7 +165,7 @@ impl OpenFile {
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_bound) {
             connection.give_up();
-            let server = Server::of(&self.url, connection.identity());
+            let server = Server::of(&self.url, connection.identity()).for_copies(self.client.is_for_copies);
             self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
         }
     }

@@ -7,6 +7,7 @@ use gridlane_xrd::{Call, QueryKind, StreamId};
 
 use super::client::Client;
 use super::connection::COLLECTED;
+use super::file::OpenFile;
 use crate::pool::Purpose;
 
 /// Knowledge of a server that has been greeted.
@@ -29,13 +30,28 @@ impl Client {
 
     /// The settings of a server, one for each of `names`; `None` for one that it does not know.
     pub async fn settings<const N: usize>(&self, url: &Url, names: [&str; N]) -> Result<[Option<String>; N]> {
-        // XRootD 5.5 does not see what is behind a line break.
-        let asked = names.join(" ");
-        let answered = self.call(url, |_| Query::new(QueryKind::CONFIG, asked.as_bytes())).await?;
-        let text = answered.body.split(|byte| *byte == 0).next().unwrap_or_default();
-        let text = String::from_utf8_lossy(text);
-        let mut lines = text.lines();
-        // A server repeats the name of a setting that it does not know.
-        Ok(names.map(|name| lines.next().map(str::trim).filter(|said| *said != name).map(str::to_owned)))
+        let answered = self.call(url, |_| ask(names)).await?;
+        Ok(said(&answered.body, names))
     }
+}
+
+impl OpenFile {
+    /// The settings of the server that has the file open, as [`Client::settings`].
+    pub async fn settings<const N: usize>(&mut self, names: [&str; N]) -> Result<[Option<String>; N]> {
+        let body = self.call(|_| ask(names)).await?;
+        Ok(said(&body, names))
+    }
+}
+
+fn ask<const N: usize>(names: [&str; N]) -> Query {
+    // XRootD 5.5 does not see what is behind a line break.
+    Query::new(QueryKind::CONFIG, names.join(" "))
+}
+
+fn said<const N: usize>(body: &[u8], names: [&str; N]) -> [Option<String>; N] {
+    let text = body.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text);
+    let mut lines = text.lines();
+    // A server repeats the name of a setting that it does not know.
+    names.map(|name| lines.next().map(str::trim).filter(|said| *said != name).map(str::to_owned))
 }

@@ -13,6 +13,7 @@ mod connection;
 mod file;
 mod info;
 mod login_user;
+mod names;
 mod quirks;
 mod redirect;
 mod refusal;

@@ -14,6 +14,8 @@ pub(super) struct Server {
     user: Option<String>,
     /// The identity whose credentials may be shown there: what was proved with them is for its requests.
     identity: IdentityId,
+    /// Its sessions were opened for files that one server sends to another.
+    is_for_copies: bool,
 }
 
 impl Key for Server {
@@ -27,6 +29,12 @@ impl Server {
     pub(super) fn of(url: &Url, identity: IdentityId) -> Server {
         let Endpoint { host, port, .. } = url.endpoint();
         let user = url.credentials().map(|(user, _)| user.to_owned());
-        Server { is_tls: url.scheme().is_encrypted(), host, port, user, identity }
+        let is_for_copies = false;
+        Server { is_tls: url.scheme().is_encrypted(), host, port, user, identity, is_for_copies }
+    }
+
+    /// The same, of sessions for files that one server sends to another, if so.
+    pub(super) fn for_copies(self, is_for_copies: bool) -> Server {
+        Server { is_for_copies, ..self }
     }
 }

@@ -276,3 +276,32 @@ async fn a_certificate_is_shown_to_servers_that_something_was_given_for() {
     assert_eq!(ask(&copy(&client, &ada, given), &site.url).await, "ada t");
     assert_eq!(ask(&copy(&client, &ada, Vec::new()), &site.url).await, "nobody no token");
 }
+
+#[tokio::test]
+async fn secrets_of_a_request_stay_at_its_server() {
+    let other = Scripted::start(|_| answer("200 OK", &[], "")).await;
+    let elsewhere = other.url("/f").to_string();
+    let server = Scripted::start(move |request| match request.head.starts_with("COPY /moved ") {
+        true => answer("307 Elsewhere", &[&format!("Location: {elsewhere}")], ""),
+        false => answer("403 No", &[], "I know secret-of-the-other-one"),
+    })
+    .await;
+    let secret = || Secret::new("Bearer secret-of-the-other-one");
+    let (plain, moved) = (server.url("/plain"), server.url("/moved"));
+    let request = Request::new("COPY", &plain).secret("TransferHeaderAuthorization", secret());
+    let refused = client().http.exchange(&request).await.unwrap().into_error().await;
+    assert!(!refused.to_string().contains("secret-of-the-other-one"), "{refused}");
+    assert!(
+        server.seen()[0].has_line("TransferHeaderAuthorization: Bearer secret-of-the-other-one"),
+        "{:?}",
+        server.seen()
+    );
+    let request = Request::new("COPY", &moved).secret("TransferHeaderAuthorization", secret());
+    let led = client().http.exchange(&request).await.map(|_| ()).unwrap_err();
+    assert_eq!(led.kind(), ErrorKind::Denied, "{led}");
+    assert_eq!(other.seen().len(), 0);
+    let away = url("http://192.0.2.1/f");
+    let request = Request::new("COPY", &away).secret("TransferHeaderAuthorization", secret());
+    let clear = client().http.exchange(&request).await.map(|_| ()).unwrap_err();
+    assert_eq!((clear.kind(), clear.whose_fault()), (ErrorKind::Denied, Fault::Caller), "{clear}");
+}

@@ -31,10 +31,10 @@ use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId}
 use super::files::{Changing, OpenFile};
 use super::pages_in::{CheckedPages, data_that_fits};
 use super::places::Context;
-use gridlane_front::buffers::Lent;
 use gridlane_front::metrics::Metrics;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use gridlane_front::root::sink::Sink;
+use gridlane_sys::ReusedBuf;
 
 /// A request whose bytes are coming.
 pub struct Intake {
@@ -43,7 +43,7 @@ pub struct Intake {
     work: Work,
     /// Bytes that are not in the buffer yet.
     left: u64,
-    buffer: Lent,
+    buffer: ReusedBuf,
     filled: usize,
     /// Bytes of the buffer that belong together.
     step: usize,

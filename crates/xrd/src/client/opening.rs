@@ -47,6 +47,8 @@ pub struct LoginUser {
 pub enum Aim {
     /// A session of its own.
     Login,
+    /// A session of its own, for a file that one server sends to another: a server may want TLS for that.
+    TpcLogin,
     /// To join a session.
     Bind(SessionId),
 }
@@ -168,7 +170,11 @@ impl Opening {
     /// Begins. `first` is the request that follows, as it is sent; it may be empty. `must_tls`: TLS or nothing.
     pub fn new(user: LoginUser, aim: Aim, flight: Flight, must_tls: bool, first: Vec<u8>) -> Opening {
         let mut output = HANDSHAKE.to_vec();
-        let expect = if aim == Aim::Login { Expect::Login } else { Expect::Bind };
+        let expect = match aim {
+            Aim::Login => Expect::Login,
+            Aim::TpcLogin => Expect::TpcLogin,
+            Aim::Bind(_) => Expect::Bind,
+        };
         // A server that is told of TLS in a flight would begin it, with the rest of the flight under way.
         let flags = match (must_tls, flight) {
             (true, _) => ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS,
@@ -299,7 +305,7 @@ impl Opening {
                     self.session.path_id = PathId(*path_id.ok_or(wrong("a connection without a number"))?);
                     Ok(self.ready())
                 }
-                Aim::Login => {
+                Aim::Login | Aim::TpcLogin => {
                     let login = LoginAnswer::parse(body)?;
                     self.session.id = login.session;
                     let list = login.method_list();
@@ -325,7 +331,7 @@ impl Opening {
     fn protocol(&mut self, answer: ProtocolAnswer) -> Result<Turn, Refused> {
         (self.session.flags, self.session.version) = (answer.flags, answer.version);
         let begins = answer.flags.has_any(ServerFlags::GOTO_TLS)
-            || answer.flags.has(ServerFlags::HAS_TLS) && answer.flags.has(self.tls_demand());
+            || answer.flags.has(ServerFlags::HAS_TLS) && answer.flags.has_any(self.tls_demand());
         if begins && !self.must_tls && self.flight != Flight::Steps {
             return Err(Refused::StepByStep);
         }
@@ -336,7 +342,7 @@ impl Opening {
         if self.must_tls {
             return Err(Refused::NoTls);
         }
-        let ends_in_tls = self.aim == Aim::Login && answer.flags.has(ServerFlags::TLS_SESSION);
+        let ends_in_tls = !matches!(self.aim, Aim::Bind(_)) && answer.flags.has(ServerFlags::TLS_SESSION);
         if ends_in_tls && self.flight == Flight::Whole {
             return Err(Refused::StepByStep);
         }
@@ -347,10 +353,11 @@ impl Opening {
         Ok(Turn::Receive)
     }
 
-    /// Which flag of a server says that TLS comes first.
+    /// The flags of a server of which any says that TLS comes first.
     fn tls_demand(&self) -> ServerFlags {
         match self.aim {
             Aim::Login => ServerFlags::TLS_LOGIN,
+            Aim::TpcLogin => ServerFlags::TLS_LOGIN | ServerFlags::TLS_TPC,
             Aim::Bind(_) => ServerFlags::TLS_DATA,
         }
     }
@@ -363,7 +370,7 @@ impl Opening {
     fn log_in(&mut self) {
         match &self.aim {
             Aim::Bind(session) => Bind { session: *session }.encode(LOGIN, &mut self.output),
-            Aim::Login => {
+            Aim::Login | Aim::TpcLogin => {
                 let abilities = Abilities::MULTI_PROTOCOL | Abilities::READ_REDIRECT | Abilities::DUAL_STACK;
                 let login = Login::new(self.user.process, &self.user.login, abilities, self.user.cgi.clone());
                 login.encode(LOGIN, &mut self.output);

@@ -18,7 +18,7 @@ use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX}
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
 use gridlane_peer::root::{Connection, MainStream, Next, OpenFile, SharedSession, SubStream, status_error};
 use gridlane_plan::Loss;
-use gridlane_sys::AlignedBuf;
+use gridlane_sys::ReusedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
 use gridlane_xrd::pages::PAGE_BYTES;
 use gridlane_xrd::request::{PgRead, Read};
@@ -83,7 +83,7 @@ struct Reader<'a> {
     /// Reads that the server has put off.
     delayed: Vec<(Instant, Chunk)>,
     reading: Option<Reading>,
-    buf: AlignedBuf,
+    buf: ReusedBuf,
     /// Bytes at the beginning of `buf` that are less than a page: with pages, raw ones.
     tail: usize,
     tally: Tally,
@@ -116,7 +116,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         chunks: Vec::new(),
         delayed: Vec::new(),
         reading: None,
-        buf: AlignedBuf::new(IO_BYTES),
+        buf: ReusedBuf::new(IO_BYTES),
         tail: 0,
         tally: Tally::default(),
         has_answered: false,

@@ -1,0 +1,376 @@
+//! One attempt to have a server copy over HTTP: the COPY, and what the active server tells until its end.
+//!
+//! The protocol is in `docs/protocol/third-party-copy.md`. The connection is the copy: while it is open the server copies, and
+//! it stops when this is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gridlane_core::limits::{
+    THIRD_PARTY_CHECKSUM_BYTES_PER_S, THIRD_PARTY_MARKERS_MISSED_MAX, THIRD_PARTY_SILENCE_MAX,
+    THIRD_PARTY_STALL_MAX,
+};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_dav::third_party::{self, Ending, Event, MarkerReader, SOURCES_FIELD};
+use gridlane_peer::Client;
+use gridlane_peer::http::{Exchange, Purpose, Request};
+use gridlane_peer::patience::Patience;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::failure::{Failed, of_last_line, of_status, stopped};
+use super::telling::Telling;
+use super::{Mode, Progress};
+
+/// A future that completes when the user wants no more.
+pub(super) type Stop<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;
+
+/// Time between two reports of how far it is.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A COPY that is to be sent.
+#[derive(Debug)]
+pub(super) struct Attempt<'a> {
+    pub(super) mode: Mode,
+    /// Of a push only one.
+    pub(super) sources: Vec<&'a Url>,
+    pub(super) target: &'a Url,
+    /// The value of `Authorization` for each of the passive servers, in their order.
+    pub(super) credentials: Vec<Option<Secret>>,
+    pub(super) overwrite: bool,
+    pub(super) requires_checksum: bool,
+    pub(super) streams: Option<usize>,
+    /// When the source was changed, for a target that keeps it.
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// A copy that the active server says it has made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Made {
+    /// Sources that it says it used; `None`: it does not know that there can be several.
+    pub(super) sources: Option<usize>,
+}
+
+impl Attempt<'_> {
+    /// The active server's end.
+    pub(super) fn active(&self) -> &Url {
+        match self.mode {
+            Mode::Pull => self.target,
+            Mode::Push => self.sources[0],
+        }
+    }
+
+    /// The others' ends.
+    fn passive(&self) -> Vec<&Url> {
+        match self.mode {
+            Mode::Pull => self.sources.clone(),
+            Mode::Push => vec![self.target],
+        }
+    }
+
+    /// Sends it, and waits until the server says how it has ended.
+    pub(super) async fn run(
+        &self,
+        client: &Client,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Made, Failed> {
+        let request = self.request().map_err(Failed::Way)?;
+        let sent = client.http.exchange_for(&request, Purpose::Upload, THIRD_PARTY_SILENCE_MAX);
+        let exchange = tokio::select! {
+            biased;
+            () = stop.as_mut() => return Err(Failed::File(stopped())),
+            sent = sent => sent.map_err(|error| match error.kind() {
+                // It may copy although it does not say so.
+                ErrorKind::Timeout => Failed::Unknown(error),
+                _ => Failed::Way(error),
+            })?,
+        };
+        if !exchange.status().is_success() {
+            return Err(of_status(exchange.into_error().await));
+        }
+        let sources = exchange.response.head.headers.single(SOURCES_FIELD).and_then(|said| said.parse().ok());
+        self.follow(exchange, telling, stop).await.map(|()| Made { sources })
+    }
+
+    /// The COPY.
+    fn request(&self) -> Result<Request<'_>> {
+        let truth = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
+        let mut request = Request::new("COPY", self.active())
+            .header("Credential", "none")
+            .header("Accept", third_party::MEDIA_TYPE)
+            .header("Overwrite", truth(self.overwrite, "T", "F"))
+            // dCache and StoRM take its absence for a yes.
+            .header("RequireChecksumVerification", truth(self.requires_checksum, "true", "false"));
+        if let Some(streams) = self.streams {
+            request = request.header("X-Number-Of-Streams", streams.to_string());
+        }
+        let since = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        if let Some(since) = since.filter(|_| self.mode == Mode::Pull) {
+            request = request.header("X-OC-Mtime", since.as_secs().to_string());
+        }
+        let field = match self.mode {
+            Mode::Pull => "Source",
+            Mode::Push => "Destination",
+        };
+        for url in self.passive() {
+            let text = remote(url)?;
+            request = match url.has_secrets() {
+                true => request.secret(field, Secret::new(text)),
+                false => request.header(field, text),
+            };
+        }
+        for (number, value) in self.credentials.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let name = match number {
+                0 => "TransferHeaderAuthorization".to_owned(),
+                number => format!("SourceHeader{}Authorization", number + 1),
+            };
+            request = request.secret(name, value.clone());
+        }
+        Ok(request)
+    }
+
+    /// Reads what the server tells until the end.
+    async fn follow(
+        &self,
+        mut exchange: Exchange,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<(), Failed> {
+        telling.begins();
+        let (mut reader, mut buf) = (MarkerReader::new(), vec![0; 8 * 1024]);
+        let mut heard = Heard::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let next = async {
+                tokio::select! {
+                    biased;
+                    () = stop.as_mut() => Next::Stop,
+                    read = exchange.connection.read_body(&mut buf) => Next::Read(read),
+                    _ = ticks.tick() => Next::Tick,
+                }
+            };
+            let read = match heard.bear(next).await {
+                Ok(Next::Stop) => return Err(Failed::File(stopped())),
+                Ok(Next::Tick) => {
+                    telling.tick();
+                    continue;
+                }
+                Ok(Next::Read(read)) => read,
+                Err(late) => return Err(Failed::File(late.endpoint(self.active()))),
+            };
+            let mut events = Vec::new();
+            let is_over = match read {
+                Ok(0) => {
+                    events.extend(reader.finish());
+                    true
+                }
+                Ok(count) => {
+                    let mut input = &buf[..count];
+                    while let Some(event) = reader.next(&mut input) {
+                        events.push(event);
+                    }
+                    false
+                }
+                Err(error) => match reader.finish() {
+                    Some(event) => {
+                        events.push(event);
+                        true
+                    }
+                    None => return Err(self.unknown(&heard, Some(&error))),
+                },
+            };
+            heard.anything();
+            for event in events {
+                match event {
+                    Event::Marker(progress) => {
+                        let connections = progress.remote_connections.len();
+                        let bytes = progress.bytes.unwrap_or(0);
+                        heard.marker(progress.bytes);
+                        telling.reached(Progress { done_bytes: bytes, size_bytes: None }, connections);
+                    }
+                    Event::End(Ending::Success) => {
+                        exchange.finish().await;
+                        return Ok(());
+                    }
+                    Event::End(Ending::Failure(said)) => {
+                        let said = exchange.connection.scrubbed(&exchange.url, &said);
+                        exchange.finish().await;
+                        return Err(of_last_line(&said, self.mode, self.active(), heard.bytes.unwrap_or(0)));
+                    }
+                }
+            }
+            if is_over {
+                return Err(self.unknown(&heard, None));
+            }
+        }
+    }
+
+    /// The end of an answer that does not say how the copy has ended.
+    fn unknown(&self, heard: &Heard, broke: Option<&Error>) -> Failed {
+        let why = broke.map(|error| format!(": {}", error.message())).unwrap_or_default();
+        let message = format!("the server's answer ended before it said how the copy has ended{why}");
+        let error = Error::new(ErrorKind::Network, message).fault(Fault::Peer).endpoint(self.active());
+        match heard.markers == 0 && broke.is_none() {
+            // A server that took it for something else.
+            true => Failed::Way(error.retryable(false)),
+            false => Failed::Unknown(error),
+        }
+    }
+}
+
+/// A URL as another server reads it: a user in it is not for that.
+fn remote(url: &Url) -> Result<String> {
+    if url.zone().is_some() {
+        let message = "an address of this machine's own network means nothing to another server";
+        return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
+    }
+    let url = url.clone().without_credentials();
+    Ok(if url.scheme().is_root() { url.typed() } else { url.as_str().to_owned() })
+}
+
+enum Next {
+    Stop,
+    Read(Result<usize>),
+    Tick,
+}
+
+/// What was heard of the active server, and how much longer it is waited for.
+struct Heard {
+    silence: Patience,
+    stall: Patience,
+    silence_max: Duration,
+    markers: u64,
+    marker_at: Instant,
+    bytes: Option<u64>,
+}
+
+impl Heard {
+    fn new() -> Heard {
+        Heard {
+            silence: Patience::new(THIRD_PARTY_SILENCE_MAX),
+            stall: Patience::new(THIRD_PARTY_STALL_MAX),
+            silence_max: THIRD_PARTY_SILENCE_MAX,
+            markers: 0,
+            marker_at: Instant::now(),
+            bytes: None,
+        }
+    }
+
+    /// Bytes of the answer have come.
+    fn anything(&mut self) {
+        self.silence.renew(self.silence_max);
+    }
+
+    /// A marker has come, with so many bytes of the copy if it says that.
+    fn marker(&mut self, bytes: Option<u64>) {
+        let pause = self.marker_at.elapsed();
+        (self.markers, self.marker_at) = (self.markers + 1, Instant::now());
+        self.silence_max = self.silence_max.max(pause * THIRD_PARTY_MARKERS_MISSED_MAX);
+        // One that waits for its turn says nothing of bytes.
+        if bytes.is_none() || bytes > self.bytes {
+            let comparing = bytes.unwrap_or(0) / THIRD_PARTY_CHECKSUM_BYTES_PER_S;
+            self.stall.renew(THIRD_PARTY_STALL_MAX.saturating_add(Duration::from_secs(comparing)));
+        }
+        self.bytes = bytes.or(self.bytes);
+    }
+
+    /// Waits as long as there is hope.
+    async fn bear<T>(&mut self, next: impl Future<Output = T>) -> Result<T> {
+        let late = |what: &str| Error::new(ErrorKind::Timeout, what).fault(Fault::Peer);
+        match self.stall.bear(self.silence.bear(next)).await {
+            Ok(Ok(next)) => Ok(next),
+            Ok(Err(_)) => {
+                let seconds = self.silence_max.as_secs();
+                Err(late(&format!("the server told nothing of the copy for {seconds} s")))
+            }
+            Err(_) => {
+                let seconds = THIRD_PARTY_STALL_MAX.as_secs();
+                Err(late(&format!("the copy that the server makes got no more bytes for {seconds} s")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse_absolute(text).unwrap()
+    }
+
+    fn head(attempt: &Attempt<'_>) -> String {
+        String::from_utf8(attempt.request().unwrap().head().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_copy_that_is_sent() {
+        let (first, second) = (url("https://ada:pw@a.example/f?x=1"), url("root://b.example//f"));
+        let target = url("https://se.example:8443/d/g");
+        let bearer = |text: &str| Some(Secret::new(format!("Bearer {text}")));
+        let pull = Attempt {
+            mode: Mode::Pull,
+            sources: vec![&first, &second],
+            target: &target,
+            credentials: vec![bearer("one"), bearer("two")],
+            overwrite: false,
+            requires_checksum: false,
+            streams: None,
+            modified: Some(UNIX_EPOCH + Duration::from_secs(7)),
+        };
+        let text = head(&pull);
+        assert!(text.starts_with("COPY /d/g HTTP/1.1\r\nHost: se.example:8443\r\n"), "{text}");
+        for line in [
+            "Source: https://a.example/f?x=1",
+            "Source: root://b.example//f",
+            "TransferHeaderAuthorization: Bearer one",
+            "SourceHeader2Authorization: Bearer two",
+            "Credential: none",
+            "Overwrite: F",
+            "RequireChecksumVerification: false",
+            "X-OC-Mtime: 7",
+        ] {
+            assert!(text.contains(&format!("\r\n{line}\r\n")), "{line}: {text}");
+        }
+        assert!(!text.contains("X-Number-Of-Streams"), "{text}");
+        let push = Attempt {
+            mode: Mode::Push,
+            sources: vec![&first],
+            credentials: vec![None],
+            overwrite: true,
+            requires_checksum: true,
+            streams: Some(4),
+            ..pull
+        };
+        let text = head(&push);
+        assert!(text.starts_with("COPY /f?x=1 HTTP/1.1\r\nHost: a.example\r\n"), "{text}");
+        for line in [
+            "Destination: https://se.example:8443/d/g",
+            "Overwrite: T",
+            "RequireChecksumVerification: true",
+            "X-Number-Of-Streams: 4",
+        ] {
+            assert!(text.contains(&format!("\r\n{line}\r\n")), "{line}: {text}");
+        }
+        assert!(!text.contains("TransferHeader") && !text.contains("X-OC-Mtime"), "{text}");
+        assert!(remote(&url("http://[fe80::1%25eth0]/f")).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_and_standstill_end_the_wait() {
+        let mut heard = Heard::new();
+        let silent = heard.bear(std::future::pending::<()>()).await.unwrap_err();
+        assert!(silent.kind() == ErrorKind::Timeout && silent.message().contains("120 s"), "{silent}");
+        let mut heard = Heard::new();
+        for bytes in [None, Some(1), Some(1)] {
+            heard.anything();
+            heard.marker(bytes);
+        }
+        heard.silence = Patience::new(Duration::from_secs(10_000));
+        let still = heard.bear(std::future::pending::<()>()).await.unwrap_err();
+        assert!(still.message().contains("no more bytes for 900 s"), "{still}");
+    }
+}

@@ -1,0 +1,541 @@
+//! Decides who makes a copy, and in which way, and sees to its end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gridlane_core::{Backoff, Checksum, ChecksumKind, Endpoint, Error, ErrorKind, Fault, Result, Url};
+use gridlane_dav::third_party::SOURCES_FIELD;
+use gridlane_engine::{Basis, Options, Outcome};
+use gridlane_peer::Client;
+use tokio::time::sleep;
+
+use super::ends::{clear, exists, is_there, look_at_sources, remove};
+use super::failure::{Failed, is_unable, stopped};
+use super::http::{Attempt, Made, Stop};
+use super::passive::credential;
+use super::root::RootThirdParty;
+use super::telling::{Compared, Telling};
+use super::{Carrier, Detour, Mode, ThirdParty, Wish, root, verify};
+use crate::copies::file::{FileObserver, Rules};
+use crate::copies::rules::FileFacts;
+
+/// Servers that are remembered. Beyond that all are forgotten, and asking again costs a request.
+const SERVERS_MAX: usize = 1024;
+
+/// Has servers copy, and remembers what they can. One is for all files of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Initiator {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Servers that make no copies as the active one.
+    unable: HashMap<(Endpoint, Mode), Error>,
+    /// The number of sources that a server takes.
+    sources_max: HashMap<Endpoint, usize>,
+    /// Servers of which that was told.
+    told: HashSet<Endpoint>,
+}
+
+/// A file to copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) sources: &'a [Url],
+    pub(crate) target: &'a Url,
+    /// What is known of the source.
+    pub(crate) facts: &'a FileFacts,
+    pub(crate) options: &'a Options,
+    pub(crate) rules: Rules,
+}
+
+/// The outcome of having servers copy.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    /// The copy has ended, well or badly; with the server that made it, if one did.
+    Ended(Box<Outcome>, Option<Carrier>),
+    /// It has not begun: the bytes go through this process.
+    Streams,
+}
+
+/// The protocols of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pair {
+    Http,
+    Root,
+    Mixed,
+}
+
+impl Pair {
+    /// Of a copy between servers; `None` if an end is on this machine, or the user wants none of it.
+    fn of(task: &Task<'_>) -> Option<Pair> {
+        let is_remote = |url: &Url| url.scheme().is_http() || url.scheme().is_root();
+        let is_between = task.sources.iter().all(is_remote) && is_remote(task.target);
+        if task.rules.wish.third_party == ThirdParty::Never || !is_between {
+            return None;
+        }
+        let first = task.sources.first()?.scheme();
+        Some(match task.target.scheme() {
+            target if target.is_http() && first.is_http() => Pair::Http,
+            target if target.is_root() && first.is_root() => Pair::Root,
+            _ => Pair::Mixed,
+        })
+    }
+}
+
+/// The modes of a wish, the first to be tried first.
+fn modes(wish: Wish) -> Vec<Mode> {
+    wish.mode.map_or_else(|| vec![Mode::Pull, Mode::Push], |mode| vec![mode])
+}
+
+/// What is to be known of both ends before the copy.
+struct Looked {
+    facts: FileFacts,
+    /// Something has the target's name.
+    is_there: Option<bool>,
+}
+
+/// A copy that has ended well, with what is to be told of it.
+struct Done {
+    compared: Compared,
+    carrier: Carrier,
+    /// The target has the source's time; `None` if that was not looked at.
+    keeps_time: Option<bool>,
+}
+
+impl Initiator {
+    /// Has servers make a copy, if both ends are at servers and these can.
+    pub(crate) async fn copy(
+        &self,
+        task: &Task<'_>,
+        observer: &mut dyn FileObserver,
+        mut stop: Stop<'_>,
+    ) -> Tried {
+        let Some(pair) = Pair::of(task) else { return Tried::Streams };
+        let mut telling = Telling::new(observer, task.sources);
+        telling.size(task.options.known.size_bytes.or(task.facts.size_bytes));
+        let done = match pair {
+            _ if task.options.limit.is_some() => {
+                let message = "a limit of the rate holds for bytes that pass here, and not between servers";
+                Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
+            }
+            Pair::Mixed => {
+                let message = "one end speaks HTTP and the other one root://";
+                Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
+            }
+            Pair::Root => Self::by_root(task, &mut telling, stop.as_mut()).await,
+            Pair::Http => self.by_http(task, &mut telling, stop.as_mut()).await,
+        };
+        let done = match done {
+            Err(Failed::Way(why)) if task.rules.wish.third_party == ThirdParty::Auto => {
+                telling.detour(Detour::Streamed, &why);
+                return Tried::Streams;
+            }
+            Ok(None) => return Tried::Streams,
+            Ok(Some(done)) => Ok(done),
+            Err(Failed::Way(error) | Failed::File(error) | Failed::Busy(error) | Failed::Unknown(error)) => {
+                Err(error)
+            }
+        };
+        let (result, carrier, keeps_time) = match done {
+            Ok(Done { compared, carrier, keeps_time }) => (Ok(compared), Some(carrier), keeps_time),
+            Err(error) => (Err(error), None, None),
+        };
+        let mut outcome = telling.end(result);
+        outcome.report.modified_accepted = keeps_time;
+        Tried::Ended(Box::new(outcome), carrier)
+    }
+
+    /// Between two servers of root://.
+    async fn by_root(
+        task: &Task<'_>,
+        telling: &mut Telling<'_>,
+        stop: Stop<'_>,
+    ) -> std::result::Result<Option<Done>, Failed> {
+        let Task { client, sources, target, options, rules, .. } = *task;
+        let way = |message: &str| {
+            Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(target))
+        };
+        if rules.wish.mode == Some(Mode::Push) {
+            return Err(way("a server of root:// fetches files, and sends none by itself"));
+        }
+        let [source, others @ ..] = sources else { return Err(way("there is no source")) };
+        if !others.is_empty() {
+            telling.detour(Detour::OneSource, &one_source(target));
+        }
+        let (checksum, basis) = wanted(options);
+        let terms = RootThirdParty {
+            overwrite: rules.replaces(),
+            streams: options.streams.and_then(|streams| u32::try_from(streams).ok()).unwrap_or(1),
+            checksum,
+            requires_checksum: options.require_verified,
+            ..RootThirdParty::default()
+        };
+        let mut is_new = true;
+        let mut told = |progress: super::Progress| {
+            telling.size(progress.size_bytes);
+            if std::mem::replace(&mut is_new, false) {
+                telling.begins();
+            }
+            telling.reached(progress, 1);
+        };
+        let copied = root::copy(client, source, target, &terms, &mut told, stop).await;
+        let copied = copied.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => Failed::Way(error),
+            _ => Failed::File(error),
+        })?;
+        telling.size(Some(copied.size_bytes));
+        if is_new {
+            telling.begins();
+        }
+        telling.verifies(copied.size_bytes);
+        let votes = Basis::Sources { agreeing: 1, said: 1, named: sources.len() };
+        let unstated = options.checksum.as_ref().filter(|(_, value)| value.is_none()).map(|(kind, _)| *kind);
+        let compared = Compared {
+            basis: copied.checksum.as_ref().map(|_| basis.unwrap_or(votes)),
+            unstated: unstated.filter(|_| copied.checksum.is_none()),
+            checksum: copied.checksum,
+        };
+        telling.compared(&compared);
+        Ok(Some(Done { compared, carrier: carrier(Mode::Pull, target), keeps_time: None }))
+    }
+
+    /// Between two servers of HTTP. `None`: the source is a metalink, which the engine finds as well.
+    async fn by_http(
+        &self,
+        task: &Task<'_>,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Option<Done>, Failed> {
+        let looked = tokio::select! {
+            biased;
+            () = stop.as_mut() => return Err(Failed::File(stopped())),
+            looked = Self::look(task) => looked.map_err(Failed::File)?,
+        };
+        let Some(looked) = looked else { return Ok(None) };
+        if looked.is_there == Some(true) && !task.rules.replaces() {
+            return Err(Failed::File(exists(task.target)));
+        }
+        telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
+        let mut refused: Option<(Mode, Error)> = None;
+        for mode in modes(task.rules.wish) {
+            if let Some((_, why)) = &refused {
+                telling.detour(Detour::OtherMode(mode), why);
+            }
+            match self.in_mode(mode, task, &looked, telling, stop.as_mut()).await {
+                Ok(done) => return Ok(Some(done)),
+                Err(Failed::Way(error)) => {
+                    refused = Some(match refused.take() {
+                        None => (mode, error),
+                        Some((first, why)) => (first, both(first, why, mode, &error)),
+                    });
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        let nothing = || Error::new(ErrorKind::Other, "no way was tried");
+        Err(Failed::Way(refused.map_or_else(nothing, |(_, error)| error)))
+    }
+
+    /// Looks at both ends as far as it is not known what is there; `None` for a metalink that stands for files.
+    async fn look(task: &Task<'_>) -> Result<Option<Looked>> {
+        let Task { client, sources, target, facts, options, rules } = *task;
+        let at_source = async {
+            match facts.size_bytes {
+                Some(_) if !options.stop_at_metalink => Ok(None),
+                _ => look_at_sources(client, sources).await.map(Some),
+            }
+        };
+        let at_target = async {
+            // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not.
+            match !rules.replaces() && client.http.keeps_existing(target) {
+                true => Ok(None),
+                false => is_there(client, target).await,
+            }
+        };
+        let (seen, is_there) = tokio::try_join!(at_source, at_target)?;
+        let facts = match seen {
+            Some(seen) if seen.is_metalink && options.stop_at_metalink => return Ok(None),
+            Some(seen) => FileFacts {
+                size_bytes: facts.size_bytes.or(seen.size_bytes),
+                modified: facts.modified.or(seen.modified),
+            },
+            None => facts.clone(),
+        };
+        Ok(Some(Looked { facts, is_there }))
+    }
+
+    /// Tries one mode: with all sources at once where the active server takes several, else with one after the other.
+    async fn in_mode(
+        &self,
+        mode: Mode,
+        task: &Task<'_>,
+        looked: &Looked,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Done, Failed> {
+        let own: Vec<&Url> = task.sources.iter().filter(|url| url.scheme().is_http()).collect();
+        let takes_all = mode == Mode::Pull
+            && task.sources.len() > 1
+            && self.sources_max(task.client, task.target).await >= task.sources.len();
+        if task.sources.len() > 1 && !takes_all {
+            let active = if mode == Mode::Pull { task.target } else { own[0] };
+            if self.lock().told.insert(active.endpoint()) {
+                telling.detour(Detour::OneSource, &one_source(active));
+            }
+        }
+        let turns: Vec<Vec<&Url>> = match takes_all {
+            true => vec![task.sources.iter().collect()],
+            false => own.into_iter().map(|url| vec![url]).collect(),
+        };
+        let mut last = None;
+        for sources in turns {
+            match self.attempt(mode, sources, task, looked, telling, stop.as_mut()).await {
+                Err(Failed::Way(error)) => last = Some(error),
+                ended => return ended,
+            }
+        }
+        let nothing = || Error::new(ErrorKind::Unsupported, "no source is reached by HTTP");
+        Err(Failed::Way(last.unwrap_or_else(nothing)))
+    }
+
+    /// One COPY, repeated while the active server has too much to do.
+    async fn attempt(
+        &self,
+        mode: Mode,
+        sources: Vec<&Url>,
+        task: &Task<'_>,
+        looked: &Looked,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Done, Failed> {
+        let Task { client, target, options, rules, .. } = *task;
+        let active = if mode == Mode::Pull { target } else { sources[0] };
+        let key = (active.endpoint(), mode);
+        if let Some(why) = self.lock().unable.get(&key) {
+            return Err(Failed::Way(why.clone()));
+        }
+        let passive = if mode == Mode::Pull { sources.clone() } else { vec![target] };
+        let (mut credentials, mut lacks) = (Vec::new(), None);
+        for url in &passive {
+            let found = tokio::select! {
+                biased;
+                () = stop.as_mut() => return Err(Failed::File(stopped())),
+                found = credential(client, url, mode, looked.facts.size_bytes) => found.map_err(Failed::File)?,
+            };
+            credentials.push(found.value);
+            lacks = lacks.or(found.lacks);
+        }
+        let attempt = Attempt {
+            mode,
+            sources,
+            target,
+            credentials,
+            overwrite: rules.replaces(),
+            requires_checksum: options.require_verified && wanted(options).1.is_none(),
+            streams: options.streams,
+            modified: looked.facts.modified.filter(|_| rules.preserve_times),
+        };
+        let (mut backoff, mut waited) = (Backoff::new(), Duration::ZERO);
+        let ended = loop {
+            match attempt.run(client, telling, stop.as_mut()).await {
+                Err(Failed::Busy(error)) if waited < options.patience => {
+                    let pause = error.wait().unwrap_or_else(|| backoff.pause());
+                    let pause = pause.clamp(Duration::from_millis(100), options.patience - waited);
+                    waited += pause;
+                    tokio::select! {
+                        biased;
+                        () = stop.as_mut() => break Err(Failed::File(stopped())),
+                        () = sleep(pause) => {}
+                    }
+                }
+                ended => break ended,
+            }
+        };
+        let lacking = |error: Error| match &lacks {
+            Some(why) => {
+                error.more(format!("no credential could be passed on to the other server: {}", why.message()))
+            }
+            None => error,
+        };
+        let failed = match ended {
+            Ok(made) => return self.conclude(&attempt, made, task, looked, telling, stop).await,
+            Err(Failed::Unknown(error)) => {
+                return self.settle(&attempt, error, task, looked, telling, stop).await;
+            }
+            Err(Failed::Way(error)) => {
+                if is_unable(&error) {
+                    self.remember_unable(key, &error);
+                }
+                Failed::Way(lacking(error))
+            }
+            Err(Failed::File(error)) => Failed::File(lacking(error)),
+            Err(Failed::Busy(error)) => Failed::Busy(error),
+        };
+        // A server that refused at once has made nothing.
+        let has_refused = matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
+        let is_about_another =
+            matches!(&failed, Failed::File(error) if error.kind() == ErrorKind::Precondition);
+        if looked.is_there == Some(false) && !has_refused && !is_about_another {
+            clear(client, target).await;
+        }
+        Err(failed)
+    }
+
+    /// Compares both ends of a copy that the server says it has made.
+    async fn conclude(
+        &self,
+        attempt: &Attempt<'_>,
+        made: Made,
+        task: &Task<'_>,
+        looked: &Looked,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Done, Failed> {
+        if attempt.sources.len() > 1 && made.sources.is_none() && attempt.mode == Mode::Pull {
+            self.lock().sources_max.insert(attempt.active().endpoint(), 1);
+        }
+        let Task { client, target, options, rules, .. } = *task;
+        let size_bytes = options.known.size_bytes.or(looked.facts.size_bytes);
+        telling.verifies(size_bytes.unwrap_or(0));
+        let used: Vec<Url> = attempt.sources.iter().map(|url| (*url).clone()).collect();
+        let ends = tokio::select! {
+            biased;
+            () = stop.as_mut() => {
+                // Whether it is right is not known, and nobody waits for the answer.
+                if looked.is_there == Some(false) {
+                    let _ = remove(client, target).await;
+                }
+                return Err(Failed::File(stopped()));
+            }
+            ends = verify::look(client, &used, target, size_bytes, options) => ends.map_err(Failed::File)?,
+        };
+        let compared = match ends.compare(target, size_bytes, options) {
+            Ok(compared) => compared,
+            Err(error) => {
+                let error = match remove(client, target).await {
+                    Ok(()) => error.more("it was removed"),
+                    Err(why) => {
+                        error.more(format!("it stays at the target, which was not removed: {}", why.message()))
+                    }
+                };
+                return Err(Failed::File(error));
+            }
+        };
+        let size_bytes = size_bytes.or(ends.size_bytes());
+        telling.size(size_bytes);
+        telling.verifies(size_bytes.unwrap_or(0));
+        telling.compared(&compared);
+        let modified = looked.facts.modified.filter(|_| rules.preserve_times);
+        let keeps_time = modified.map(|modified| ends.keeps(modified));
+        Ok(Done { compared, carrier: carrier(attempt.mode, attempt.active()), keeps_time })
+    }
+
+    /// Looks at the target when the active server has not said how it has ended. Only a copy whose checksum is right is
+    /// taken for one that has succeeded.
+    async fn settle(
+        &self,
+        attempt: &Attempt<'_>,
+        unknown: Error,
+        task: &Task<'_>,
+        looked: &Looked,
+        telling: &mut Telling<'_>,
+        mut stop: Stop<'_>,
+    ) -> std::result::Result<Done, Failed> {
+        let Task { client, target, options, .. } = *task;
+        let size_bytes = options.known.size_bytes.or(looked.facts.size_bytes);
+        let used: Vec<Url> = attempt.sources.iter().map(|url| (*url).clone()).collect();
+        let looking = verify::look(client, &used, target, size_bytes, options);
+        let ends = tokio::select! {
+            biased;
+            () = stop.as_mut() => Err(stopped()),
+            ends = looking => ends,
+        };
+        let compared = ends.and_then(|ends| ends.compare(target, size_bytes, options));
+        if let Ok(compared) = compared
+            && compared.basis.is_some()
+        {
+            telling.verifies(size_bytes.unwrap_or(0));
+            telling.compared(&compared);
+            return Ok(Done { compared, carrier: carrier(attempt.mode, attempt.active()), keeps_time: None });
+        }
+        self.leave(task, looked).await;
+        Err(Failed::File(unknown.more("what is at the target is not the file, as far as its server tells")))
+    }
+
+    /// Sees to it that nothing is left of a new file.
+    async fn leave(&self, task: &Task<'_>, looked: &Looked) {
+        if looked.is_there == Some(false) {
+            clear(task.client, task.target).await;
+        }
+    }
+
+    /// The number of sources that a server takes; it is asked once.
+    async fn sources_max(&self, client: &Client, active: &Url) -> usize {
+        let endpoint = active.endpoint();
+        if let Some(known) = self.lock().sources_max.get(&endpoint) {
+            return *known;
+        }
+        let said = client.http.request("OPTIONS", active, &[]).await.ok();
+        let said = said.and_then(|said| said.response.head.headers.single(SOURCES_FIELD)?.parse().ok());
+        let sources_max = said.unwrap_or(1);
+        let mut known = self.lock();
+        if known.sources_max.len() >= SERVERS_MAX {
+            known.sources_max.clear();
+        }
+        known.sources_max.insert(endpoint, sources_max);
+        sources_max
+    }
+
+    fn remember_unable(&self, key: (Endpoint, Mode), why: &Error) {
+        let mut known = self.lock();
+        if known.unable.len() >= SERVERS_MAX {
+            known.unable.clear();
+        }
+        known.unable.insert(key, why.clone());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn carrier(mode: Mode, active: &Url) -> Carrier {
+    Carrier { mode, server: format!("{}://{}", active.scheme().name(), active.host_header()) }
+}
+
+fn one_source(active: &Url) -> Error {
+    let message = "the server that makes the copy takes one source";
+    Error::new(ErrorKind::Unsupported, message).endpoint(active)
+}
+
+/// The failures of both modes in one error: the kind is that of the first.
+fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
+    let message = format!("{first}: {}; {second}: {}", error.message(), other.message());
+    let both = Error::new(error.kind(), message).fault(error.whose_fault()).retryable(error.is_retryable());
+    let both = match error.advice() {
+        Some(hint) => both.hint(hint.clone()),
+        None => both,
+    };
+    match error.endpoint_text() {
+        Some(endpoint) => both.endpoint(endpoint),
+        None => both,
+    }
+}
+
+/// The checksum that is right, with the party that says so; or the kind alone that the user asked for.
+fn wanted(options: &Options) -> (Option<(ChecksumKind, Option<Checksum>)>, Option<Basis>) {
+    let of_metalink = || {
+        let known = options.known.checksums.first()?;
+        Some((known.kind(), Some(known.clone())))
+    };
+    match &options.checksum {
+        Some((kind, Some(value))) => (Some((*kind, Some(value.clone()))), Some(Basis::User)),
+        asked => match of_metalink() {
+            Some(known) => (Some(known), Some(Basis::Metalink)),
+            None => (asked.clone(), None),
+        },
+    }
+}
