@@ -2,7 +2,10 @@
 //!
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
+mod asking;
 mod curl;
+mod hardships;
+mod killed;
 mod peers;
 mod refusals;
 mod root;
