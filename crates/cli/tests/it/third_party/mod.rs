@@ -1,4 +1,4 @@
-//! Third-party copies over HTTP: a client asks one server to copy from or to another one.
+//! Third-party copies: a client asks one server to copy from or to another one, over HTTP or root://.
 //!
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
@@ -9,6 +9,7 @@ mod killed;
 mod many;
 mod peers;
 mod refusals;
+mod root;
 mod sources;
 
 use std::collections::BTreeMap;
