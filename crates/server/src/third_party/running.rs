@@ -171,7 +171,7 @@ impl Running {
                 _ => {
                     let error =
                         Error::new(ErrorKind::Interrupted, "the copy was given up").fault(Fault::Local);
-                    Err(Failure { error, is_early: true })
+                    Err(Failure { error, is_early: true, is_too_large: false })
                 }
             }
         }
@@ -531,4 +531,57 @@ fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u
         refused_addresses.fetch_add(1, Relaxed);
     }
     bytes.fetch_add(moved_bytes, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at a copy of `size_bytes` of which so many bytes come each second from the tenth on, for ten minutes of a clock that
+    /// does not wait. `None`: it is not too slow.
+    async fn after_s(bytes_per_s: u64, size_bytes: u64) -> Option<u64> {
+        let gauges = Gauges::default();
+        gauges.size_bytes.store(size_bytes, Relaxed);
+        let comes = async {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            for second in 0..600_u64 {
+                seconds.tick().await;
+                let done_bytes = (second.saturating_sub(10) * bytes_per_s).min(size_bytes);
+                gauges.done_bytes.store(done_bytes, Relaxed);
+            }
+        };
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            stop = until_too_slow(&gauges) => {
+                assert_eq!(stop, Stop::TooSlow);
+                Some(began.elapsed().as_secs())
+            }
+            () = comes => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_is_the_end_and_slowness_is_not() {
+        let interval_s = THIRD_PARTY_LEAST_INTERVAL.as_secs();
+        let trickle = after_s(10, 1 << 30).await.expect("it is too slow");
+        assert!((interval_s..=3 * interval_s).contains(&trickle), "{trickle} s");
+        assert_eq!(after_s(2 * THIRD_PARTY_LEAST_BYTES / interval_s, 1 << 30).await, None);
+        // All of it is there, and is being compared.
+        assert_eq!(after_s(1000, 1_000).await, None);
+        // Nothing came yet: that is silence, or a turn that it waits for.
+        assert_eq!(after_s(0, 1 << 30).await, None);
+    }
+
+    #[test]
+    fn why_it_was_stopped_is_told() {
+        let stopped = || Error::new(ErrorKind::Interrupted, "stopped");
+        let slow = told(Stop::TooSlow, stopped());
+        assert_eq!(slow.kind(), ErrorKind::Timeout);
+        assert!(slow.message().contains("timeout"), "{slow}");
+        let stops = told(Stop::ServerStops, stopped());
+        assert!(stops.message().contains("stopping") && stops.is_retryable(), "{stops}");
+        // What happened before is the cause.
+        let denied = told(Stop::ServerStops, Error::new(ErrorKind::Denied, "denied"));
+        assert_eq!(denied.kind(), ErrorKind::Denied);
+    }
 }
