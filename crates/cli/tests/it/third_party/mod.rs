@@ -3,6 +3,7 @@
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
 mod curl;
+mod initiator;
 mod peers;
 mod refusals;
 mod sources;
