@@ -11,6 +11,9 @@
 //!
 //! Of those that wait, users ([`IdentityId`]) have their turns by how many places each has, the fewest first; one user's copies
 //! have theirs in the order in which they came. A copy that is given up while it waits has never begun.
+//!
+//! Copies that have begun hold files and connections, whether they move or not, and there are only so many. One user has at most
+//! three quarters of them: a user whose sources are all silent keeps nobody else from beginning.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,15 +37,22 @@ pub(crate) const PIECE_HELD_BYTES_MAX: u64 = REORDER_BYTES_MAX / 2;
 /// The copies of a process, and where they are.
 pub(crate) struct Governor {
     state: Mutex<State>,
-    /// Copies that may have begun, whether they move or not: each has files and connections open.
-    begun_max: usize,
+    begun_max: BegunMax,
+}
+
+/// Copies that may have begun, whether they move or not: each has files and connections open.
+#[derive(Clone, Copy)]
+struct BegunMax {
+    all: usize,
+    /// Those of one user.
+    one: usize,
 }
 
 #[derive(Default)]
 struct State {
     endpoints: HashMap<Endpoint, Places>,
-    /// Places that each user has; users without one are not listed.
-    users: HashMap<IdentityId, usize>,
+    /// Users without a copy that has begun are not listed.
+    users: HashMap<IdentityId, User>,
     /// Waiting copies, in lines by what they wait for: of eight hundred copies only the first of each line is looked at.
     lines: Vec<Line>,
     /// Copies that have waited.
@@ -56,6 +66,13 @@ struct State {
 struct Places {
     taken: usize,
     round_trip: Option<Duration>,
+}
+
+/// The copies of a user.
+#[derive(Clone, Copy, Default)]
+struct User {
+    places: usize,
+    begun: usize,
 }
 
 /// Copies that wait for the same, in the order in which they came.
@@ -96,6 +113,13 @@ pub(crate) fn least_window(target: &TargetSpec, pieces: Option<&PieceHashes>) ->
     is_in_order.then(|| piece_bytes.unwrap_or(0).max(REORDER_BYTES_MIN))
 }
 
+impl BegunMax {
+    /// One user has at most three quarters of them.
+    fn of(all: usize) -> BegunMax {
+        BegunMax { all, one: (all - all / 4).min(all.saturating_sub(1)).max(1) }
+    }
+}
+
 impl Places {
     fn has_room(&self) -> bool {
         // What is not known may be far.
@@ -105,17 +129,43 @@ impl Places {
 }
 
 impl State {
-    fn may_begin(&self, endpoints: &[Endpoint], window_bytes: Option<u64>, begun_max: usize) -> bool {
+    fn may_begin(
+        &self,
+        user: IdentityId,
+        endpoints: &[Endpoint],
+        window_bytes: Option<u64>,
+        begun_max: BegunMax,
+    ) -> bool {
         let has_room = |endpoint: &Endpoint| self.endpoints.get(endpoint).is_none_or(Places::has_room);
         let has_memory = window_bytes.is_none_or(|bytes| self.windows.has_room(bytes));
-        self.begun < begun_max && has_memory && endpoints.iter().any(has_room)
+        let may_hold = self.begun < begun_max.all && self.user(user).begun < begun_max.one;
+        may_hold && has_memory && endpoints.iter().any(has_room)
+    }
+
+    fn user(&self, user: IdentityId) -> User {
+        self.users.get(&user).copied().unwrap_or_default()
+    }
+
+    fn begin(&mut self, user: IdentityId) {
+        self.begun += 1;
+        self.users.entry(user).or_default().begun += 1;
+    }
+
+    fn end(&mut self, user: IdentityId) {
+        self.begun -= 1;
+        if let Some(copies) = self.users.get_mut(&user) {
+            copies.begun -= 1;
+            if copies.begun == 0 {
+                self.users.remove(&user);
+            }
+        }
     }
 
     fn take(&mut self, user: IdentityId, endpoints: &[Endpoint]) {
         for endpoint in endpoints {
             self.endpoints.entry(endpoint.clone()).or_default().taken += 1;
         }
-        *self.users.entry(user).or_default() += 1;
+        self.users.entry(user).or_default().places += 1;
     }
 
     fn give_back(&mut self, user: IdentityId, endpoints: &[Endpoint]) {
@@ -124,11 +174,8 @@ impl State {
                 places.taken = places.taken.saturating_sub(1);
             }
         }
-        if let Some(places) = self.users.get_mut(&user) {
-            *places -= 1;
-            if *places == 0 {
-                self.users.remove(&user);
-            }
+        if let Some(copies) = self.users.get_mut(&user) {
+            copies.places -= 1;
         }
         // Nothing is remembered of an endpoint without copies: its round trip may be another one later.
         self.endpoints.retain(|_, places| places.taken > 0);
@@ -165,16 +212,14 @@ impl State {
 
     /// The next copy that may begin, with the number of its line: of the user with the fewest places, the one that came
     /// first.
-    fn next(&mut self, begun_max: usize) -> Option<(usize, Waiting)> {
+    fn next(&mut self, begun_max: BegunMax) -> Option<(usize, Waiting)> {
         for line in &mut self.lines {
             while line.waiting.pop_front_if(|waiting| waiting.tell.is_closed()).is_some() {}
         }
         self.lines.retain(|line| !line.waiting.is_empty());
-        let key = |line: &Line| {
-            let places = self.users.get(&line.user).copied().unwrap_or(0);
-            (places, line.waiting.front().map(|waiting| waiting.number))
-        };
-        let may = |line: &Line| self.may_begin(&line.endpoints, line.window_bytes, begun_max);
+        let key =
+            |line: &Line| (self.user(line.user).places, line.waiting.front().map(|waiting| waiting.number));
+        let may = |line: &Line| self.may_begin(line.user, &line.endpoints, line.window_bytes, begun_max);
         let next = self.lines.iter().enumerate().filter(|(_, line)| may(line));
         let (number, _) = next.min_by_key(|(_, line)| key(line))?;
         Some((number, self.lines.get_mut(number)?.waiting.pop_front()?))
@@ -190,7 +235,7 @@ impl Governor {
     }
 
     fn new(begun_max: usize) -> Governor {
-        Governor { state: Mutex::default(), begun_max }
+        Governor { state: Mutex::default(), begun_max: BegunMax::of(begun_max) }
     }
 
     /// Waits for a place at one of the endpoints that a copy of a user is about to use, and for its [least
@@ -205,7 +250,7 @@ impl Governor {
         let told = {
             let mut state = self.state();
             // Waiting copies do not fit at the moment, so one that fits passes none that could begin.
-            if state.may_begin(&endpoints, window_bytes, self.begun_max) {
+            if state.may_begin(user, &endpoints, window_bytes, self.begun_max) {
                 return self.begin(&mut state, user, endpoints, window_bytes);
             }
             state.wait(user, Arc::clone(&endpoints), window_bytes)
@@ -224,8 +269,8 @@ impl Governor {
         endpoints: Arc<[Endpoint]>,
         window_bytes: Option<u64>,
     ) -> Place {
+        state.begin(user);
         state.take(user, &endpoints);
-        state.begun += 1;
         let window = window_bytes.map(|least_bytes| state.windows.begin(user, least_bytes));
         Place { governor: Arc::clone(self), user, endpoints, window, is_taken: true, moved: (0, Time::ZERO) }
     }
@@ -317,13 +362,13 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.governor.state();
-        state.begun -= 1;
         if let Some(window) = self.window.take() {
             state.windows.end(window);
         }
         if self.is_taken {
             state.give_back(self.user, &self.endpoints);
         }
+        state.end(self.user);
         self.governor.go_on(state);
     }
 }
@@ -466,5 +511,30 @@ mod tests {
         drop(running.pop());
         assert!(poll(first.as_mut()).is_none());
         assert!(poll(second.as_mut()).is_some());
+    }
+
+    #[test]
+    fn a_user_whose_copies_are_silent_keeps_no_other_from_beginning() {
+        let governor = Arc::new(Governor::new(8));
+        let (many, few) = (user(), Identity::new(None).id());
+        let mut silent: Vec<Place> =
+            (0..6).map(|number| begin(&governor, at(&format!("http://{number}/")))).collect();
+        silent.iter_mut().for_each(|place| place.moved(0, Time::from_origin(SILENT_PLACE_MAX)));
+        let mut next = pin!(governor.place(many, at("http://many/"), None));
+        assert!(poll(next.as_mut()).is_none(), "three quarters of eight are six");
+        let others = [(); 2]
+            .map(|()| poll(pin!(governor.place(few, at("http://few/"), None))).expect("there is room"));
+        let mut last = pin!(governor.place(few, at("http://few/"), None));
+        assert!(poll(last.as_mut()).is_none(), "there are eight");
+        // The end of another user's is none of its own.
+        drop(others);
+        assert!(poll(next.as_mut()).is_none() && poll(last.as_mut()).is_some());
+        drop(silent.pop());
+        let next = poll(next.as_mut()).expect("it is its turn");
+        drop((next, silent));
+        assert!(governor.state().users.is_empty() && governor.state().begun == 0);
+        for (all, one) in [(1, 1), (2, 1), (3, 2), (4, 3), (100, 75)] {
+            assert_eq!(BegunMax::of(all).one, one, "{all}");
+        }
     }
 }

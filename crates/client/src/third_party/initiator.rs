@@ -379,7 +379,8 @@ impl Initiator {
             Err(Failed::Busy(error)) => Failed::Busy(error),
         };
         // A server that refused at once has made nothing.
-        let has_refused = matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
+        let has_refused =
+            matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
         let is_about_another =
             matches!(&failed, Failed::File(error) if error.kind() == ErrorKind::Precondition);
         if looked.is_there == Some(false) && !has_refused && !is_about_another {
@@ -421,9 +422,8 @@ impl Initiator {
             Err(error) => {
                 let error = match remove(client, target).await {
                     Ok(()) => error.more("it was removed"),
-                    Err(why) => {
-                        error.more(format!("it stays at the target, which was not removed: {}", why.message()))
-                    }
+                    Err(why) => error
+                        .more(format!("it stays at the target, which was not removed: {}", why.message())),
                 };
                 return Err(Failed::File(error));
             }

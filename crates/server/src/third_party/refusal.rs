@@ -1,6 +1,6 @@
 //! The status for a copy that failed before anything was moved, where the client is still waiting for one.
 
-use gridlane_core::{Error, ErrorKind};
+use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_dav::Status;
 use gridlane_front::reply::Reply;
 
@@ -9,6 +9,10 @@ use gridlane_front::reply::Reply;
 pub(crate) fn reply(error: &Error) -> Reply {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NOT_FOUND,
+        // What the other server refuses is the client's to mend; that it is not trusted here is not, and another way may work.
+        ErrorKind::Denied if error.status().is_none() && error.whose_fault() != Fault::Caller => {
+            Status::BAD_GATEWAY
+        }
         ErrorKind::Denied => Status::FORBIDDEN,
         ErrorKind::Usage => Status::BAD_REQUEST,
         ErrorKind::Precondition => Status::PRECONDITION_FAILED,
@@ -33,6 +37,10 @@ pub(crate) fn cause(error: &Error) -> String {
         && !text.contains(&status.to_string())
     {
         text.push_str(&format!(" (status {status})"));
+    }
+    // By these words FTS knows that another try will not help.
+    if error.kind() == ErrorKind::ChecksumMismatch {
+        text.insert_str(0, "checksum mismatch: ");
     }
     text
 }

@@ -159,6 +159,21 @@ impl Running {
         let _ = self.phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
     }
 
+    /// The same, also for several that wait; and how it has ended.
+    pub(crate) fn end(&self) -> impl Future<Output = std::result::Result<(), Failure>> + Send + use<> {
+        let mut phase = self.phase.clone();
+        async move {
+            match phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await.as_deref() {
+                Ok(Phase::Ended(ended)) => ended.clone(),
+                _ => {
+                    let error =
+                        Error::new(ErrorKind::Interrupted, "the copy was given up").fault(Fault::Local);
+                    Err(Failure { error, is_early: true })
+                }
+            }
+        }
+    }
+
     /// Bytes of the file that are written.
     pub(crate) fn done_bytes(&self) -> u64 {
         self.gauges.done_bytes.load(Relaxed)

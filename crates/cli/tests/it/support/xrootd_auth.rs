@@ -29,9 +29,7 @@ ofs.authorize
 /// XRootD that lets every client in over http and https, copies from and to other servers when it is asked to, and
 /// trusts the authorities of the tests.
 pub(crate) fn third_party(pki: &Pki) -> Xrootd {
-    let lines = |at: &Path| {
-        format!("{}xrootd.tls capable none\n", tls(at).replace("ofs.authorize\n", ""))
-    };
+    let lines = |at: &Path| format!("{}xrootd.tls capable none\n", tls(at).replace("ofs.authorize\n", ""));
     start(prefix(pki, "host"), &lines, &|_| Vec::new())
 }
 
@@ -87,6 +85,11 @@ x members /vo lr
 ///
 /// The issuer's paths are below `/vo`. A token must be for [`AUDIENCE`].
 pub(crate) fn tokens(pki: &Pki, signer: &Signer) -> Xrootd {
+    tokens_of(pki, ISSUER, signer)
+}
+
+/// The same with tokens of another issuer.
+pub(crate) fn tokens_of(pki: &Pki, issuer: &str, signer: &Signer) -> Xrootd {
     // Where scitokens-cpp remembers keys of issuers.
     let env = |at: &Path| vec![("XDG_CACHE_HOME", at.join("cache"))];
     let lines = |at: &Path| {
@@ -102,10 +105,10 @@ ofs.authlib libXrdAccSciTokens.so config={at}/scitokens.cfg
     };
     let prefix = prefix(pki, "host");
     let config = format!(
-        "[Global]\naudience = {AUDIENCE}\nonmissing = deny\n[Issuer test]\nissuer = {ISSUER}\nbase_path = /vo\n"
+        "[Global]\naudience = {AUDIENCE}\nonmissing = deny\n[Issuer test]\nissuer = {issuer}\nbase_path = /vo\n"
     );
     prefix.file("scitokens.cfg", config.as_bytes());
-    make_known(signer, &prefix.dir("cache"));
+    make_known(issuer, signer, &prefix.dir("cache"));
     start(prefix, &lines, &env)
 }
 
@@ -158,10 +161,10 @@ fn copy_tree(from: &Path, to: &Path) {
 /// That library (0.7.3) fetches them by libcurl, which believes the system's authorities alone: Debian's build reads
 /// neither SSL_CERT_FILE nor CURL_CA_BUNDLE, XRootD's plug-in has no setting for it, and OpenSSL takes no authorities
 /// from its configuration file. The tests change nothing in the system.
-fn make_known(signer: &Signer, cache: &Path) {
+fn make_known(issuer: &str, signer: &Signer, cache: &Path) {
     let keys = json!({ "keys": [signer.jwk()] }).to_string();
     let mut command = python::debian("scitokens_cache.py");
-    command.arg(cache).args([ISSUER, &keys]);
+    command.arg(cache).args([issuer, &keys]);
     run(command).ok();
 }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::{Copied, Site, Watched, copy};
 use crate::support::client::text;
-use crate::support::object::{Object, Then};
-use crate::support::rogue::Rogue;
+use crate::support::object::{Answer, Object, Then};
+use crate::support::rogue::{Request, Rogue};
 use crate::support::tools::run_curl;
 use crate::support::{MIB, SOON, assert_same, content, until};
 
@@ -23,13 +23,15 @@ fn pulls_and_pushes_in_clear_and_over_tls() {
             let name = format!("{scheme}-{size}");
             passive.put(&name, &bytes);
             let source = format!("Source: {}", passive.server.url_over(scheme, &name));
-            let pulled = copy(&active.server.url_over(scheme, &name), &[&source, "Credential: none"]).succeeds();
+            let pulled =
+                copy(&active.server.url_over(scheme, &name), &[&source, "Credential: none"]).succeeds();
             assert_same(&fs::read(active.exported(&name)).unwrap(), &bytes);
             check_bytes(&pulled, size as u64);
 
             let pushed = passive.server.url_over(scheme, &format!("{name}-pushed"));
             let destination = format!("Destination: {pushed}");
-            let pushed = copy(&active.server.url_over(scheme, &name), &[&destination, "Credential: none"]).succeeds();
+            let pushed =
+                copy(&active.server.url_over(scheme, &name), &[&destination, "Credential: none"]).succeeds();
             assert_same(&fs::read(passive.exported(&format!("{name}-pushed"))).unwrap(), &bytes);
             check_bytes(&pushed, size as u64);
         }
@@ -47,7 +49,7 @@ fn check_bytes(copied: &Copied, size: u64) {
     assert!(bytes.is_sorted() && bytes.iter().all(|bytes| *bytes <= size), "{markers:?}");
 }
 
-/// What davix and gfal2 send by default, other numbers, and what an active server has to take with a straight face.
+/// What davix and gfal2 send by default, other numbers, and fields that clients send for other servers.
 #[test]
 fn streams_and_fields_that_change_nothing() {
     let (active, passive) = (Site::new(), Site::new());
@@ -65,15 +67,17 @@ fn streams_and_fields_that_change_nothing() {
             "ClientInfo: job-id=1;file-id=2;retry=0",
             "SciTag: 65",
             "ArchiveMetadata: e30=",
-            "Copy-Flags: NoHead",
             "Accept: text/perf-marker-stream",
             "Want-Digest: adler32",
             "Anything: else",
         ];
         copy(&active.url(&target), &fields).succeeds();
         assert_same(&fs::read(active.exported(&target)).unwrap(), &bytes);
-        copy(&active.url(&target), &[&format!("Destination: {}", passive.url(&target)), fields[1], fields[4]])
-            .succeeds();
+        copy(
+            &active.url(&target),
+            &[&format!("Destination: {}", passive.url(&target)), fields[1], fields[4]],
+        )
+        .succeeds();
         assert_same(&fs::read(passive.exported(&target)).unwrap(), &bytes);
     }
 }
@@ -96,8 +100,27 @@ fn fields_for_the_remote_reach_it() {
     for request in requests {
         assert_eq!(request.path, "/f?signed=yes");
         assert_eq!(request.header("authorization"), Some("Bearer passed-on-to-the-remote"), "{request:?}");
-        assert_eq!((request.header("x-mine"), request.header("scitag")), (Some("mine"), Some("65")), "{request:?}");
+        assert_eq!(
+            (request.header("x-mine"), request.header("scitag")),
+            (Some("mine"), Some("65")),
+            "{request:?}"
+        );
     }
+}
+
+/// A URL that is signed for GET opens nothing else.
+#[test]
+fn no_head_is_sent_where_there_may_be_none() {
+    let active = Site::new();
+    let bytes = content(9118, 3 * MIB);
+    let object = Object::new(&bytes);
+    let signed = Rogue::start(
+        move |request| if request.is_get() { object.answer(request) } else { Answer::status(403) },
+    );
+    copy(&active.url("f"), &[&format!("Source: {}", signed.url("f?signature=x")), "Copy-Flags: NoHead"])
+        .succeeds();
+    assert_same(&fs::read(active.exported("f")).unwrap(), &bytes);
+    assert!(signed.requests().iter().all(Request::is_get));
 }
 
 #[test]
@@ -129,8 +152,7 @@ fn redirects_are_followed_on_either_side() {
     for status in [301, 302, 303, 307, 308] {
         let (from, to) = (passive.url("f"), passive.url(&format!("pushed-{status}")));
         let redirector = Rogue::start(move |request| {
-            crate::support::object::Answer::redirect(status, if request.path == "/get" { &from } else { &to })
-                .then(Then::Close)
+            Answer::redirect(status, if request.path == "/get" { &from } else { &to }).then(Then::Close)
         });
         let target = format!("pulled-{status}");
         copy(&active.url(&target), &[&format!("Source: {}", redirector.url("get"))]).succeeds();
@@ -203,7 +225,7 @@ fn markers_come_at_once_and_the_client_can_leave() {
     });
 }
 
-/// A server over HTTP/1.0 would not know where the answer ends: this one is asked by a client that waits for all of it.
+/// The end of an answer is not that of its connection.
 #[test]
 fn several_copies_over_one_connection() {
     let (active, passive) = (Site::new(), Site::new());
@@ -212,7 +234,8 @@ fn several_copies_over_one_connection() {
     let source = format!("Source: {}", passive.url("f"));
     let urls: Vec<String> = (0..5).map(|number| active.url(&format!("f{number}"))).collect();
     let head = active.scratch.join("head");
-    let mut arguments = vec!["--request", "COPY", "--header", &source, "--verbose", "--dump-header", text(&head)];
+    let mut arguments =
+        vec!["--request", "COPY", "--header", &source, "--verbose", "--dump-header", text(&head)];
     arguments.extend(urls.iter().map(String::as_str));
     let outcome = run_curl(&arguments).ok();
     assert_eq!(outcome.text().matches("success: Created\n").count(), 5, "{}", outcome.describe());

@@ -1,4 +1,4 @@
-//! Third-party copies over HTTP: a client asks one server to copy from or to another one.
+//! Third-party copies: a client asks one server to copy from or to another one, over HTTP or root://.
 //!
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
@@ -6,6 +6,7 @@ mod curl;
 mod initiator;
 mod peers;
 mod refusals;
+mod root;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -75,7 +76,8 @@ struct Copied {
 
 /// A COPY by curl, which sends these fields.
 fn copy(url: &str, fields: &[&str]) -> Copied {
-    let mut arguments = vec!["--insecure", "--include", "--request", "COPY", url];
+    // A source that is gone is tried again for a minute.
+    let mut arguments = vec!["--max-time", "150", "--insecure", "--include", "--request", "COPY", url];
     for field in fields {
         arguments.extend(["--header", field]);
     }
@@ -103,7 +105,8 @@ impl Copied {
         assert_eq!(self.status, 202, "{self:?}");
         assert_eq!(self.field("content-type"), Some("text/perf-marker-stream"), "{self:?}");
         assert_eq!(self.field("transfer-encoding"), Some("chunked"), "{self:?}");
-        let body = self.body.strip_suffix('\n').unwrap_or_else(|| panic!("the last line has no end: {self:?}"));
+        let body =
+            self.body.strip_suffix('\n').unwrap_or_else(|| panic!("the last line has no end: {self:?}"));
         let (markers, last) = body.rsplit_once('\n').unwrap_or_else(|| panic!("no marker: {self:?}"));
         assert!(self.body.lines().all(|line| line.len() < 1000), "davix reads 1024 bytes: {self:?}");
         let mut lines = markers.lines();

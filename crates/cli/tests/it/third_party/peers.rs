@@ -1,17 +1,20 @@
 //! With Debian's XRootD on the other side, active and passive, and with the field's clients: curl, davix and gfal2.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+
+use serde_json::json;
 
 use super::copy;
 use crate::support::client::{gridlane, run, text};
-use crate::support::issuer::Signer;
+use crate::support::issuer::{Issuer, Signer, wlcg};
 use crate::support::pki::{Credential, Pki};
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::voms::VomsProxy;
 use crate::support::xrootd::Xrootd;
-use crate::support::xrootd_auth::{self, AUDIENCE, ISSUER, token};
+use crate::support::xrootd_auth::{self, AUDIENCE};
 use crate::support::{MIB, Scratch, assert_same, content, is_long_run, secrets};
 
 /// One of the two servers.
@@ -137,6 +140,9 @@ impl Pair {
 
     fn by_curl(&self, streams: u32) {
         self.copies_all(&["http", "https"], &|mode, from, to| {
+            // XRootD (5.5.3) cannot fetch an empty file with several, from its own kind neither.
+            let is_theirs = matches!(self.active, Party::Xrootd(_)) && from.ends_with("-0");
+            let streams = if is_theirs { 1 } else { streams };
             let streams = format!("X-Number-Of-Streams: {streams}");
             let answer = match mode {
                 Mode::Pull => copy(to, &[&format!("Source: {from}"), "Credential: none", &streams]),
@@ -238,7 +244,9 @@ fn large_files() {
     let size = if is_long_run() { 1_000_000_000 } else { 100_000_000 };
     let bytes = content(9411, size);
     for pair in [Pair::gridlane_and_xrootd(), Pair::xrootd_and_gridlane()] {
-        for (scheme, mode) in [("http", Mode::Pull), ("https", Mode::Push), ("https", Mode::Pull), ("http", Mode::Push)] {
+        for (scheme, mode) in
+            [("http", Mode::Pull), ("https", Mode::Push), ("https", Mode::Pull), ("http", Mode::Push)]
+        {
             pair.copies(scheme, mode, &bytes, &|mode, from, to| {
                 let answer = match mode {
                     Mode::Pull => copy(to, &[&format!("Source: {from}")]),
@@ -261,15 +269,15 @@ fn large_files() {
 fn gfal2_with_tokens() {
     let pki = Pki::new();
     let signer = Signer::es256("key");
-    let xrootd = Party::Xrootd(xrootd_auth::tokens(&pki, &signer));
-    let scratch = Scratch::new();
-    let keys = serde_json::json!({ "keys": [signer.jwk()] }).to_string();
-    let keys = scratch.file("keys.json", keys.as_bytes());
+    let issuer = Issuer::start(&[&signer]);
+    let xrootd = Party::Xrootd(xrootd_auth::tokens_of(&pki, &issuer.url, &signer));
     let auth = format!(
-        "[auth]\naudiences = [{AUDIENCE:?}]\n[[auth.issuer]]\nurl = {ISSUER:?}\npath = \"/vo\"\nkeys = {keys:?}\n"
+        "[auth]\naudiences = [{AUDIENCE:?}]\n[[auth.issuer]]\nurl = {:?}\npath = \"/vo\"\n",
+        issuer.url
     );
     let ours = Party::gridlane(&pki, &auth);
-    let token = token(&signer, "storage.read:/ storage.modify:/ storage.create:/ storage.stage:/");
+    let scope = "storage.read:/ storage.modify:/ storage.create:/ storage.stage:/";
+    let token = signer.token(&wlcg(&issuer.url, AUDIENCE, &json!({ "scope": scope })));
     secrets::remember(&token);
     let shown = Shown::Token(token);
     let pair = Pair { pki, active: ours, passive: xrootd };
@@ -288,6 +296,7 @@ fn gfal2_with_macaroons() {
     let secret = pki.join("macaroons");
     run(crate::support::pki::openssl(&["rand", "-base64", "-out", text(&secret), "64"])).ok();
     fs::read_to_string(&secret).unwrap().lines().for_each(secrets::remember);
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let auth = format!(
         "[auth]\nclient-ca-dir = {:?}\nvoms-dir = {:?}\nmacaroon-secrets = {secret:?}\n\
          [[rule]]\nvo = \"gridlane\"\nrole = \"admin\"\nmay = [\"read\", \"list\", \"create\", \"write\", \"delete\"]\nunder = \"/vo\"\n",

@@ -3,7 +3,6 @@
 use std::fs;
 
 use super::{Site, copy};
-use crate::support::client::text;
 use crate::support::object::{Answer, Object};
 use crate::support::rogue::{Rogue, closed_port_url};
 use crate::support::serve::Server;
@@ -19,7 +18,12 @@ fn what_is_wrong_is_told_at_once() {
     let destination = format!("Destination: {}", remote.url("f"));
     active.put("here", b"here");
     for (path, fields, status, words) in [
-        ("f", &[source.as_str(), "Credential: gridsite"][..], 400, &["Credential: none", "TransferHeaderAuthorization"][..]),
+        (
+            "f",
+            &[source.as_str(), "Credential: gridsite"][..],
+            400,
+            &["Credential: none", "TransferHeaderAuthorization"][..],
+        ),
         ("f", &[&source, "Credential: oidc"], 400, &["Credential: none"]),
         ("f", &[&source, &destination], 400, &["Source", "Destination"]),
         ("f", &[&source, "X-Number-Of-Streams: 101"], 400, &["X-Number-Of-Streams"]),
@@ -113,9 +117,10 @@ fn own_and_private_addresses_are_refused() {
         "http://[fe80::1]/f".to_owned(),
         "http://[fd00::1]/f".to_owned(),
     ] {
-        copy(&format!("{url}/f"), &[&format!("Source: {source}")]).fails(&["allowed"]);
+        copy(&format!("{url}/f"), &[&format!("Source: {source}")]).fails(&["does not let it connect"]);
         scratch.file("export/here", b"here");
-        copy(&format!("{url}/here"), &[&format!("Destination: {source}")]).fails(&["allowed"]);
+        copy(&format!("{url}/here"), &[&format!("Destination: {source}")])
+            .fails(&["does not let it connect"]);
     }
     assert_eq!(remote.requests().len(), before, "no connection was made");
     assert!(!scratch.join("export/f").exists());
@@ -124,7 +129,7 @@ fn own_and_private_addresses_are_refused() {
     let server = start(&["--tpc-allow", "127.0.0.0/8"]);
     let url = format!("http://127.0.0.1:{}", port_of(&server.url("")));
     copy(&format!("{url}/f"), &[&format!("Source: http://127.0.0.1:{port}/f")]).succeeds();
-    copy(&format!("{url}/g"), &["Source: http://10.0.0.1/f"]).fails(&["allowed"]);
+    copy(&format!("{url}/g"), &["Source: http://10.0.0.1/f"]).fails(&["does not let it connect"]);
 }
 
 /// A server that listens on loopback fetches from there, and from nowhere else that is private; a redirect does not help.
@@ -133,20 +138,19 @@ fn a_redirect_does_not_lead_to_private_addresses() {
     let active = Site::new();
     for to in ["http://169.254.169.254/latest/", "http://10.1.2.3/f", "http://[fd00::1]/f"] {
         let remote = Rogue::start(move |_| Answer::redirect(302, to));
-        copy(&active.url("f"), &[&format!("Source: {}", remote.url("f"))]).fails(&["allowed"]);
+        copy(&active.url("f"), &[&format!("Source: {}", remote.url("f"))])
+            .fails(&["does not let it connect"]);
         active.put("here", b"here");
-        copy(&active.url("here"), &[&format!("Destination: {}", remote.url("f"))]).fails(&["allowed"]);
+        copy(&active.url("here"), &[&format!("Destination: {}", remote.url("f"))])
+            .fails(&["does not let it connect"]);
     }
     assert_eq!(active.all_names().0, ["here"]);
 }
 
-/// A client that does not wait for a body it does not send.
 #[test]
 fn options_tells_what_can_be_asked() {
     let active = Site::new();
     let outcome = run_curl(&["--include", "--request", "OPTIONS", &active.url("")]).ok();
     let head = outcome.text().to_lowercase();
     assert!(head.contains("\r\ncopy-sources: 64\r\n"), "{head}");
-    let log = fs::read_to_string(active.scratch.join("access.log")).unwrap_or_default();
-    assert!(!log.contains("error"), "{log} {}", text(active.scratch.path()));
 }
