@@ -16,7 +16,8 @@ use super::http::{Attempt, Made, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::{Carrier, Detour, Mode, ThirdParty, Wish, root, verify};
+use super::terms::{Carrier, Detour, Mode, ThirdParty, Wish};
+use super::{root, verify};
 use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
 
@@ -178,7 +179,7 @@ impl Initiator {
             ..RootThirdParty::default()
         };
         let mut is_new = true;
-        let mut told = |progress: super::Progress| {
+        let mut told = |progress: super::terms::Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();

@@ -171,7 +171,7 @@ impl Running {
                 _ => {
                     let error =
                         Error::new(ErrorKind::Interrupted, "the copy was given up").fault(Fault::Local);
-                    Err(Failure { error, is_early: true })
+                    Err(Failure { error, is_early: true, is_too_large: false })
                 }
             }
         }
