@@ -82,6 +82,10 @@ pub(crate) struct Source {
     pub(crate) url: Url,
     /// The open file that it is, where it is no URL but in name.
     pub(crate) stored: Option<StoredSource>,
+    /// It can be opened but once, on one session.
+    opens_once: bool,
+    /// Held by the lane that is about to open it, in this case.
+    opening: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
 }
 
@@ -104,7 +108,8 @@ struct Known {
 
 impl Source {
     pub(crate) fn new(number: u32, url: Url) -> Source {
-        Source { number, url, stored: None, known: Mutex::default() }
+        let opens_once = url.cgi().is_some_and(|cgi| cgi.split('&').any(|pair| pair.starts_with("tpc.key=")));
+        Source { number, url, stored: None, opens_once, opening: Default::default(), known: Mutex::default() }
     }
 
     /// The same, being this open file of a storage.
@@ -115,8 +120,32 @@ impl Source {
     /// Its name in the journal: the URL without secrets, and a hash of its path and query.
     pub(crate) fn journal_name(&self) -> String {
         let mut hasher = Hasher::new(ChecksumKind::Sha256);
-        hasher.update(self.url.request_target().as_bytes());
+        // The key of a third-party copy is another one the next time.
+        let (target, is_keyed) = (self.url.request_target(), |pair: &str| pair.starts_with("tpc."));
+        let pieces = target.split_inclusive(['?', '&']).filter(|pair| !(self.opens_once && is_keyed(pair)));
+        pieces.for_each(|piece| hasher.update(piece.as_bytes()));
         format!("{} {}", &hasher.finish().hex()[..16], self.url)
+    }
+
+    /// Waits until no other lane is about to open the file, where it can be opened but once: its URL has the key of a third-party
+    /// copy, for which XRootD's servers let one in. All other lanes are bound to the session that it is open on.
+    pub(crate) async fn opening(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match self.opens_once {
+            true => Some(self.opening.lock().await),
+            false => None,
+        }
+    }
+
+    /// True if it can be opened but once, and was: a server that is not there any longer has forgotten that it may be.
+    pub(crate) fn was_opened_once(&self) -> bool {
+        self.opens_once && self.identity().is_some()
+    }
+
+    /// Notes that it brought nothing to be bound to a session. The next lane opens the file itself, where it can be opened again.
+    pub(crate) fn refuse(&self, shared: &SharedSession) {
+        if !self.opens_once {
+            shared.refuse();
+        }
     }
 
     /// Where to ask: the end of the redirects if they are known.

@@ -140,7 +140,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         && (!matches!(end, End::Lost(Loss::Closed, _)) || !reader.has_answered && !reader.chunks.is_empty())
     {
         // The cause is unknown; the next lane has a session of its own.
-        shared.refuse();
+        lane.source.refuse(shared);
     }
     if let Some(main) = main.filter(MainStream::is_used)
         && matches!(end, End::Lost(Loss::Closed, _))

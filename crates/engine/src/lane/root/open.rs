@@ -22,6 +22,7 @@ pub(super) async fn open(
     commands: &mut Commands,
     early: &mut VecDeque<ByteRange>,
 ) -> Step<(OpenFile, Option<MainStream>, Option<SubStream>)> {
+    let opening = with_orders(commands, early, lane.source.opening()).await?;
     if let Some(shared) = lane.source.shared_session() {
         let bind = lane.client.root.bind(&shared);
         match with_orders(commands, early, bind).await? {
@@ -29,7 +30,8 @@ pub(super) async fn open(
                 told(lane, &file)?;
                 return Ok((file, None, Some(substream)));
             }
-            Err(_) => shared.refuse(),
+            Err(error) if opening.is_some() => return Err(End::Lost(Loss::Busy { wait: None }, Some(error))),
+            Err(_) => lane.source.refuse(&shared),
         }
     }
     let mut file = open_anew(lane, commands, early).await?;
@@ -37,6 +39,7 @@ pub(super) async fn open(
     if let Some(main) = &main {
         lane.source.set_shared_session(main.shared());
     }
+    drop(opening);
     told(lane, &file)?;
     Ok((file, main, None))
 }
@@ -86,6 +89,7 @@ async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<By
                 let wait = bounded(error.wait());
                 End::Lost(Loss::Busy { wait }, Some(error))
             }
+            _ if error.is_unreached() && lane.source.was_opened_once() => End::Dead { error, forget: false },
             _ if error.is_retryable() => End::Lost(Loss::Failed, Some(error)),
             // What spoke the protocol before and does not now may be another program, that has the port of a server
             // which is being started.
