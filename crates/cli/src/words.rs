@@ -168,7 +168,9 @@ pub(crate) fn detour(detour: Detour, why: &Error) -> String {
         Detour::OneSource => "the other sources are used only if the first one does not do",
     };
     match why.endpoint_text() {
-        Some(endpoint) if !why.message().contains(endpoint) => format!("{way}: {endpoint}: {}", why.message()),
+        Some(endpoint) if !why.message().contains(endpoint) => {
+            format!("{way}: {endpoint}: {}", why.message())
+        }
         _ => format!("{way}: {}", why.message()),
     }
 }

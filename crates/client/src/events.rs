@@ -13,7 +13,8 @@ mod tree;
 
 pub use answer::{AnswerLine, EntryLine};
 pub use common::{
-    Carried, EVENTS_VERSION, Failure, Line, NoteAbout, PlainWords, Said, Verification, Votes, WarningLine, Words,
+    Carried, EVENTS_VERSION, Failure, Line, NoteAbout, PlainWords, Said, Verification, Votes, WarningLine,
+    Words,
 };
 pub use copy::{CopyLine, CopyLines, SourceLine, SourceProgress, Summary};
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};

@@ -856,6 +856,21 @@ pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const ROOT_SOON: Duration = Duration::from_secs(1);
 /// Within so long it is told that the answer comes: a file of 1 TB at 300 MB/s.
 pub const ROOT_LATER: Duration = Duration::from_secs(3600);
+/// Characters of a host's name, without the dot behind it (RFC 1035, section 2.3.4, as text).
+pub const HOST_NAME_BYTES_MAX: usize = 253;
+/// Characters of a key by which two servers find each other for a third-party copy over root://: XRootD's have 24.
+pub const ROOT_RENDEZVOUS_KEY_BYTES_MAX: usize = 256;
+/// Time for which a destination waits for the client at the source, and the client's word for the destination, if the client
+/// says nothing else: as in XRootD.
+pub const ROOT_RENDEZVOUS_TTL: Duration = Duration::from_secs(7);
+/// The longest such time that a client may ask for: as in XRootD.
+pub const ROOT_RENDEZVOUS_TTL_MAX: Duration = Duration::from_secs(15);
+/// Words of clients, and destinations that wait for one, that a server keeps: a few kilobytes each at most.
+pub const ROOT_RENDEZVOUS_MAX: usize = 4096;
+/// The same of one address. Sites start copies of many files from one machine.
+pub const ROOT_RENDEZVOUS_PER_CLIENT_MAX: usize = 1024;
+/// Connections that a destination is told to have at most: as in XRootD.
+pub const ROOT_THIRD_PARTY_STREAMS_MAX: u8 = 15;
 /// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
 pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 /// Requests for blocks of a file that a client is advised to have running: XRootD's own number.

@@ -175,6 +175,11 @@ impl Front {
         }
     }
 
+    /// An id for what a request begins that has none of its own.
+    pub fn new_id(&self) -> String {
+        crate::request_id::request_id(self.started_s, self.data.metrics.began.next())
+    }
+
     /// Records the end of a copy between servers, in the log and in the audit log.
     pub fn record_copy(&self, mut record: CopyRecord<'_>) {
         record.time = timestamp(SystemTime::now());

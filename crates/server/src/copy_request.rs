@@ -27,7 +27,7 @@ use crate::storage_service::StorageService;
 use crate::third_party::ends::{Landing, source};
 use crate::third_party::running::{Asked, Goal, Job, Phase, Running};
 use crate::third_party::stream::Markers;
-use crate::third_party::{Context, ThirdParty, refusal, users};
+use crate::third_party::{Context, ThirdParty, refusal};
 
 /// A request in hand.
 pub(crate) struct Request<'a> {
@@ -142,7 +142,11 @@ impl Request<'_> {
         if let Phase::Ended(Err(failed)) = running.phase()
             && failed.is_early
         {
-            return Err(running.refused_here().unwrap_or_else(|| refusal::reply(&failed.error)));
+            let of_copy = || match failed.is_too_large {
+                true => Reply::failure(Status::CONTENT_TOO_LARGE, refusal::cause(&failed.error)),
+                false => refusal::reply(&failed.error),
+            };
+            return Err(running.refused_here().unwrap_or_else(of_copy));
         }
         let (markers, first) = Markers::begin(running);
         Ok(Reply::new(Status::ACCEPTED)
@@ -288,9 +292,8 @@ impl Request<'_> {
         let modified = self.head.headers.single(MODIFIED).and_then(timestamp::from_seconds);
         let completion = Completion { modified, ..Completion::from(target.expectation) };
         let third_party = self.service.third_party.as_ref();
-        let keys =
-            third_party.map(|third_party| third_party.settings.journal_keys.clone()).unwrap_or_default();
-        Ok(Landing::new(spot, completion, keys.of_user(&users::key(&spot.client.identity))))
+        let keys = third_party.map(|third_party| third_party.journal_keys(&spot.client.identity));
+        Ok(Landing::new(spot, completion, keys.unwrap_or_default()))
     }
 
     /// The client that reaches the other servers with the fields that were sent for them.

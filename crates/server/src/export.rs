@@ -132,6 +132,11 @@ impl Spot {
         }
     }
 
+    /// The same for another client, with its own rights.
+    pub(crate) fn of_client(&self, client: &Client) -> Spot {
+        Spot { client: client.clone(), ..self.at(self.object.clone()) }
+    }
+
     /// Checks that its client may do it: the answer if not. Every method asks here before it looks at the storage.
     pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
         self.decide(operation).map_err(|denial| self.denied(denial))

@@ -11,7 +11,7 @@ use gridlane_front::reply::Reply;
 use gridlane_front::root::answer::Outcome;
 use gridlane_front::service::{Exchange, Service};
 use gridlane_share::budget::Budget;
-use gridlane_xrd::{PathArg, Request};
+use gridlane_xrd::{PathArg, QueryKind, Request};
 
 use crate::digests::Digests;
 use crate::export::{Exports, Place};
@@ -19,7 +19,7 @@ use crate::recent::Recent;
 use crate::root::files::{Files, OpenFiles};
 use crate::root::intake::Intake;
 use crate::root::places::{Context, Places as _};
-use crate::root::{close, requests};
+use crate::root::{close, requests, third_party};
 use crate::storage_checks::{self, StorageChecks};
 use crate::storage_service::{StorageService, StorageSettings};
 use crate::third_party::ThirdParty;
@@ -54,6 +54,7 @@ impl Service for StorageService {
                 exports,
                 digests: before.digests.clone(),
                 open_files: Arc::clone(&before.open_files),
+                meetings: Arc::clone(&before.meetings),
                 storage_checks: Arc::clone(&before.storage_checks),
                 third_party,
             },
@@ -61,6 +62,7 @@ impl Service for StorageService {
                 exports,
                 digests: Digests::new(),
                 open_files: Arc::new(OpenFiles::of(Arc::clone(&front.budgets.open_files))),
+                meetings: Arc::default(),
                 storage_checks: StorageChecks::default(),
                 third_party,
                 front,
@@ -141,6 +143,15 @@ impl Service for StorageService {
 
     fn answer_root_nowait(context: &Context, request: &Request) -> Option<Outcome> {
         requests::answer_nowait(context, request)
+    }
+
+    fn may_take_long(request: &Request) -> bool {
+        match request {
+            Request::Query(query) => query.kind == QueryKind::CHECKSUM,
+            Request::Sync(_) | Request::Locate(_) => true,
+            Request::Open(open) => third_party::is_fetch(open),
+            _ => false,
+        }
     }
 
     fn change_queue(context: &Context, path: &PathArg) -> Option<usize> {

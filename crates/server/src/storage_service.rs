@@ -12,6 +12,7 @@ use gridlane_store::Storage;
 use crate::digests::Digests;
 use crate::export::{Export, Exports, open_to_anyone, turns_of};
 use crate::root::files::OpenFiles;
+use crate::root::meetings::Meetings;
 use crate::storage_checks::StorageChecks;
 use crate::third_party::{ThirdParty, ThirdPartySettings};
 
@@ -39,6 +40,7 @@ pub struct StorageService {
     pub(crate) exports: Exports,
     pub(crate) digests: Digests,
     pub(crate) open_files: Arc<OpenFiles>,
+    pub(crate) meetings: Arc<Meetings>,
     pub(crate) storage_checks: StorageChecks,
     pub(crate) third_party: Option<Arc<ThirdParty>>,
 }

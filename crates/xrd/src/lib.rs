@@ -3,7 +3,7 @@
 //! Both sides use it. Every number that has a name is in [`registry`], every set of bits in [`flags`]. A message
 //! is a [`frame`] head and what follows: [`request`]s and [`answer`]s have a file each, with layout, limits, codec and
 //! round-trip tests. [`server`] and [`client`] are machines: bytes in, steps out. [`pages`] are bytes with a
-//! checksum for each 4096 of them.
+//! checksum for each 4096 of them. [`third_party`] is what servers that copy between themselves say.
 //!
 //! It is no XRootD: opening files, and moving their bytes, is left to `gridlane-front` with its services and to
 //! `gridlane-peer`, which own their sockets.
@@ -23,6 +23,7 @@ pub mod path;
 pub mod registry;
 pub mod request;
 pub mod server;
+pub mod third_party;
 mod wire;
 pub mod ztn;
 

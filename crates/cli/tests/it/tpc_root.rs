@@ -214,6 +214,20 @@ fn tls_on_either_side() {
 }
 
 #[test]
+fn a_server_may_want_tls_for_copies_alone() {
+    let source = part();
+    let target = Xrootd::with("ofs.tpc pgm /usr/bin/xrdcp --server\nxrootd.tls tpc\n");
+    source.put("f", b"bytes");
+    let trust = Trust { ca_files: vec![target.ca()], ..Trust::default() };
+    let (from, to) = (source.url("f"), target.url("f"));
+    copy_until((&from, &to), (&RootThirdParty::default(), trust), None).0.unwrap();
+    assert_eq!(fs::read(target.exported("f")).unwrap(), b"bytes");
+    let log = target.log();
+    // The flight before the server has said so is in clear, and so is the login in it, on which nothing follows.
+    assert!(log.lines().any(|line| line.contains(" TLSv1") && line.ends_with(" login")), "{log}");
+}
+
+#[test]
 fn a_source_that_is_gone_ends_the_copy() {
     let scratch = Scratch::new();
     let (mut source, target) = (part(), slow(&scratch));

@@ -24,7 +24,9 @@ impl CopyObserver for Heard {
             CopyEvent::Ended { error: Some(error), kept, .. } => {
                 format!("failed {} {kept:?}", error.kind().name())
             }
-            CopyEvent::Note(_) | CopyEvent::Detour { .. } | CopyEvent::Warning(_) | CopyEvent::Engine(_) => return,
+            CopyEvent::Note(_) | CopyEvent::Detour { .. } | CopyEvent::Warning(_) | CopyEvent::Engine(_) => {
+                return;
+            }
         });
     }
 }

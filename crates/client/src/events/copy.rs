@@ -8,8 +8,8 @@ use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
 use serde::{Serialize, Serializer};
 
 use super::common::{
-    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
-    verified_by,
+    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words,
+    by_checksum, verified_by,
 };
 use crate::copies::CopyEvent;
 use crate::copies::rules::Action;

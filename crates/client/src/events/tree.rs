@@ -8,8 +8,8 @@ use gridlane_engine::{Basis, State};
 use serde::Serialize;
 
 use super::common::{
-    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, by_checksum,
-    verified_by,
+    Carried, Failure, NoteAbout, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words,
+    by_checksum, verified_by,
 };
 use super::copy::{by_action, by_state};
 use crate::copies::rules::Action;

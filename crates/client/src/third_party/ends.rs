@@ -82,7 +82,8 @@ pub(super) async fn remove(client: &Client, target: &Url) -> Result<()> {
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
         Ok(Err(error)) => Err(error),
         Err(_) => {
-            Err(Error::new(ErrorKind::Timeout, "the server does not answer that it is removed").endpoint(target))
+            Err(Error::new(ErrorKind::Timeout, "the server does not answer that it is removed")
+                .endpoint(target))
         }
     }
 }

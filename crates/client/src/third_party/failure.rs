@@ -50,9 +50,8 @@ pub(super) fn of_last_line(said: &str, mode: Mode, active: &Url, moved_bytes: u6
     let lower = said.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // Numbers are looked for as words: "404" may be a part of a size.
-    let has_status = |codes: &[&str]| {
-        lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| codes.contains(&word))
-    };
+    let has_status =
+        |codes: &[&str]| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| codes.contains(&word));
     let error = |kind| {
         let doing = match mode {
             Mode::Pull => "fetching the file",
@@ -136,7 +135,9 @@ mod tests {
     #[test]
     fn statuses() {
         let of = |code, kind| of_status(Error::new(kind, "no").http_status(code));
-        assert!(matches!(of(412, ErrorKind::Precondition), Failed::File(error) if error.advice() == Some(&Hint::Replace)));
+        assert!(
+            matches!(of(412, ErrorKind::Precondition), Failed::File(error) if error.advice() == Some(&Hint::Replace))
+        );
         assert!(matches!(of(409, ErrorKind::Precondition), Failed::File(_)));
         assert!(matches!(of(507, ErrorKind::LocalIo), Failed::File(_)));
         assert!(matches!(of(503, ErrorKind::Busy), Failed::Busy(_)));

@@ -121,6 +121,10 @@ impl Initiator {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
+            _ if task.rules.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
+                let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
+                Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
+            }
             Pair::Mixed => {
                 let message = "one end speaks HTTP and the other one root://";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
@@ -375,7 +379,8 @@ impl Initiator {
             Err(Failed::Busy(error)) => Failed::Busy(error),
         };
         // A server that refused at once has made nothing.
-        let has_refused = matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
+        let has_refused =
+            matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
         let is_about_another =
             matches!(&failed, Failed::File(error) if error.kind() == ErrorKind::Precondition);
         if looked.is_there == Some(false) && !has_refused && !is_about_another {
@@ -417,9 +422,8 @@ impl Initiator {
             Err(error) => {
                 let error = match remove(client, target).await {
                     Ok(()) => error.more("it was removed"),
-                    Err(why) => {
-                        error.more(format!("it stays at the target, which was not removed: {}", why.message()))
-                    }
+                    Err(why) => error
+                        .more(format!("it stays at the target, which was not removed: {}", why.message())),
                 };
                 return Err(Failed::File(error));
             }
@@ -523,6 +527,11 @@ fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
         Some(endpoint) => both.endpoint(endpoint),
         None => both,
     }
+}
+
+/// True if a metalink tells right bytes from wrong ones by its pieces only: servers that copy do not know it.
+fn has_pieces_alone(options: &Options) -> bool {
+    options.known.pieces.is_some() && options.known.checksums.is_empty()
 }
 
 /// The checksum that is right, with the party that says so; or the kind alone that the user asked for.

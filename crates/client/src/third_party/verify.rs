@@ -108,7 +108,8 @@ impl Ends {
             return Err(Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target));
         }
         if compared.basis.is_none() && options.require_verified {
-            let message = "the bytes cannot be verified: the servers state no checksum that could be compared";
+            let message =
+                "the bytes cannot be verified: the servers state no checksum that could be compared";
             let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer);
             return Err(error.hint(Hint::AcceptUnverified).endpoint(target));
         }

@@ -9,6 +9,7 @@ use gridlane_xrd::SessionId;
 use crate::client::Client;
 use crate::front::Front;
 use crate::generation::Generation;
+use crate::phase::Stopping;
 use crate::service::Service;
 
 /// A session: what its connections share, and what ends with the first of them.
@@ -16,7 +17,9 @@ pub struct Session<F> {
     /// Its id, by which other connections join it.
     pub(crate) id: SessionId,
     /// The user's name by the client. Nothing depends on it being true.
-    pub(crate) user: String,
+    pub user: String,
+    /// The number of the client's process, by the client.
+    pub process: u32,
     /// The client's program and its version by the client, for the log.
     pub(crate) agent: String,
     /// The client's activity in its own words, for the log.
@@ -27,12 +30,17 @@ pub struct Session<F> {
 
 impl<F> Session<F> {
     /// One that has no file open.
-    pub(crate) fn new(id: SessionId, user: impl Into<String>, agent: impl Into<String>) -> Session<F>
+    pub(crate) fn new(
+        id: SessionId,
+        user: impl Into<String>,
+        process: u32,
+        agent: impl Into<String>,
+    ) -> Session<F>
     where
         F: Default,
     {
         let (user, agent) = (user.into(), agent.into());
-        Session { id, user, agent, purpose: Mutex::default(), files: F::default() }
+        Session { id, user, process, agent, purpose: Mutex::default(), files: F::default() }
     }
 
     /// The client's activity in its own words; empty if it names none.
@@ -73,6 +81,8 @@ pub struct Context<S: Service> {
     pub link: Arc<Link>,
     /// True if the client understands answers that come later.
     pub takes_later: bool,
+    /// Tells when the server stops.
+    pub stopping: Stopping,
 }
 
 impl<S: Service> Clone for Context<S> {
@@ -84,6 +94,7 @@ impl<S: Service> Clone for Context<S> {
             session: Arc::clone(&self.session),
             link: Arc::clone(&self.link),
             takes_later: self.takes_later,
+            stopping: self.stopping.clone(),
         }
     }
 }

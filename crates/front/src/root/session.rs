@@ -75,6 +75,7 @@ impl<F> Sessions<F> {
     pub(crate) fn begin(
         self: &Arc<Sessions<F>>,
         user: String,
+        process: u32,
         agent: String,
         client: &Client,
         is_tls: bool,
@@ -86,7 +87,7 @@ impl<F> Sessions<F> {
         let mut id = SessionId::default();
         // From the operating system: a client that could guess it could end the session, or get its answers.
         rustix::rand::getrandom(&mut id.0, rustix::rand::GetRandomFlags::empty())?;
-        let session = Arc::new(Session::new(id, user, agent));
+        let session = Arc::new(Session::new(id, user, process, agent));
         let gone = watch::Sender::new(false);
         let all = Arc::new(Connections {
             session,

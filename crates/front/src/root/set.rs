@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_client_s_activity_is_logged() {
-        let session = Session::<()>::new(Default::default(), "ann", "xrdcp v5.5.3");
+        let session = Session::<()>::new(Default::default(), "ann", 7, "xrdcp v5.5.3");
         let say = |text: &str| match set(&session, &Set { modifier: 0, text: text.as_bytes().to_vec() }) {
             Ok(Answer::Ok(bytes)) => Ok(bytes),
             Ok(_) => panic!("bytes"),

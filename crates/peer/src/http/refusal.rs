@@ -124,7 +124,11 @@ impl User {
 
     /// The same for the secrets of a request itself.
     pub(super) fn check_request(request: &Request<'_>, at: &Url, route: &Route) -> Result<()> {
-        if request.secrets.is_empty() { Ok(()) } else { check_clear("a credential for another server", at, route) }
+        if request.secrets.is_empty() {
+            Ok(())
+        } else {
+            check_clear("a credential for another server", at, route)
+        }
     }
 
     /// The identity that a connection belongs to on which it is shown.

@@ -9,12 +9,17 @@ use gridlane_xrd::request::{Close, Sync};
 
 use super::files::FileState;
 use super::places::Context;
+use super::pull::cancelled;
+use super::third_party;
 
 /// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
 pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
     let entry = context.session.files.remove(request.handle).ok_or_else(|| Failure::not_open("close"))?;
+    // Those that wait for the end of a copy would keep it from being closed.
+    let was_cut_short = entry.stop().await;
     let state = entry.settled().await;
     let outcome = match state.is_changing() {
+        true if was_cut_short => Err(cancelled()),
         true => state.close(&context.service().digests).await,
         false => Ok(()),
     };
@@ -41,6 +46,9 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
 /// Brings what was written to the device.
 pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
     let file = context.session.files.get(request.handle, "sync")?;
+    if let Some(pull) = file.pull() {
+        return third_party::sync(context, pull, &file.path).await.map(|()| Answer::done());
+    }
     if let Ok(changing) = file.changing("sync") {
         let synced = changing.file().sync().await;
         synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
@@ -53,6 +61,7 @@ pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
 pub(crate) async fn end_all(context: &Context) {
     let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");
     for entry in context.session.files.end() {
+        entry.stop().await;
         let state = entry.settled().await;
         end(context, state, Some(&left)).await;
     }

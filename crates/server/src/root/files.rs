@@ -21,6 +21,8 @@ use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
 use super::locks::{Lock, Locks};
+use super::meetings::Spoken;
+use super::pull::Pull;
 use super::written::Written;
 use crate::digests::Digests;
 use crate::export::Spot;
@@ -96,15 +98,24 @@ pub(crate) struct FileState {
     pub(crate) opened: Instant,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    /// For reading: the file itself, or a view of what is being changed.
-    object: Arc<dyn Object>,
-    /// For writing, if it was opened for that.
-    changing: Option<Changing>,
+    bytes: Bytes,
     /// Given back when it is closed.
     _locks: Vec<Lock>,
     _room: Lease,
+    /// The client's word that another server may read it, while it is open.
+    _word: Option<Spoken>,
     /// One of the uploads, while it may be written to.
     _upload: Option<CountedIn>,
+}
+
+/// The bytes of an open file.
+enum Bytes {
+    /// For reading alone.
+    Reading(Arc<dyn Object>),
+    /// For writing as well, with a view of what is being changed.
+    Changing(Arc<dyn Object>, Changing),
+    /// They come from another server, and are seen when all are there.
+    Pulled(Box<Pull>),
 }
 
 /// A file that was just opened.
@@ -114,6 +125,8 @@ pub(crate) struct NewFile {
     pub(crate) content: Content,
     pub(crate) locks: Vec<Lock>,
     pub(crate) room: Lease,
+    /// The client's word that another server may read it.
+    pub(crate) word: Option<Spoken>,
     /// Of a file that is to be changed: counted as an upload.
     pub(crate) upload: Option<CountedIn>,
 }
@@ -131,6 +144,8 @@ pub(crate) enum Content {
         /// It is seen when it is closed, and gone if it never is (persist on successful close).
         is_pending: bool,
     },
+    /// To be fetched from another server.
+    Pulled(Box<Pull>),
 }
 
 /// A file that is being changed.
@@ -153,48 +168,72 @@ impl FileState {
     /// Its bytes, for reading, if the client may.
     pub(crate) fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
         // A client that may only store files opens them in the same way as one that may read them as well.
-        match self.changing.as_ref().and_then(|_| self.spot.refusal(Operation::Read)) {
-            None => Ok(&self.object),
-            Some(why) => Err(Failure::new(
-                ErrorCode::NOT_AUTHORIZED,
-                format!("Unable to read {}; permission denied: {why}", printable_path(&self.path)),
-            )),
+        let refused = |code, why: String| {
+            Err(Failure::new(code, format!("Unable to read {}; {why}", printable_path(&self.path))))
+        };
+        match (&self.bytes, self.spot.refusal(Operation::Read)) {
+            (Bytes::Reading(object), _) | (Bytes::Changing(object, _), None) => Ok(object),
+            (Bytes::Changing(..), Some(why)) => {
+                refused(ErrorCode::NOT_AUTHORIZED, format!("permission denied: {why}"))
+            }
+            (Bytes::Pulled(_), _) => {
+                refused(ErrorCode::FILE_LOCKED, "it is being copied from another server".to_owned())
+            }
         }
     }
 
     /// The metadata at this moment.
     pub(crate) async fn metadata(&self) -> StoreResult<Metadata> {
-        match &self.changing {
-            Some(changing) => changing.file.look().await,
-            None => Ok(self.object.metadata().clone()),
+        match &self.bytes {
+            Bytes::Reading(object) => Ok(object.metadata().clone()),
+            Bytes::Changing(_, changing) => changing.file.look().await,
+            Bytes::Pulled(pull) => Ok(pull.metadata()),
         }
     }
 
     /// The length at this moment, which may be more or less than when it was opened.
     pub(crate) fn size_bytes(&self) -> StoreResult<u64> {
-        match (&self.changing, self.object.as_file()) {
-            (Some(changing), _) => Ok(changing.file.metadata()?.size_bytes),
-            (None, Some(file)) => Ok(file.metadata()?.len()),
-            (None, None) => Ok(self.object.metadata().size_bytes),
+        match &self.bytes {
+            Bytes::Changing(_, changing) => Ok(changing.file.metadata()?.size_bytes),
+            Bytes::Reading(object) => match object.as_file() {
+                Some(file) => Ok(file.metadata()?.len()),
+                None => Ok(object.metadata().size_bytes),
+            },
+            Bytes::Pulled(pull) => Ok(pull.done_bytes()),
         }
     }
 
     /// True if it is gone unless it is closed in good order.
     pub(crate) fn is_pending(&self) -> bool {
-        self.changing.as_ref().is_some_and(|changing| changing.is_pending)
+        match &self.bytes {
+            Bytes::Reading(_) => false,
+            Bytes::Changing(_, changing) => changing.is_pending,
+            Bytes::Pulled(_) => true,
+        }
     }
 
     /// True if it was opened to be changed.
     pub(crate) fn is_changing(&self) -> bool {
-        self.changing.is_some()
+        !matches!(self.bytes, Bytes::Reading(_))
+    }
+
+    /// The copy from another server that it was opened for, if it was.
+    pub(crate) fn pull(&self) -> Option<&Pull> {
+        match &self.bytes {
+            Bytes::Pulled(pull) => Some(pull),
+            Bytes::Reading(_) | Bytes::Changing(..) => None,
+        }
     }
 
     /// For writing, if it was opened for that. `act` is the verb for a message.
     pub(crate) fn changing(&self, act: &str) -> Result<&Changing, Failure> {
-        self.changing.as_ref().ok_or_else(|| {
-            let text = format!("Unable to {act} {}; bad file descriptor", printable_path(&self.path));
-            Failure::new(ErrorCode::FILE_NOT_OPEN, text)
-        })
+        match &self.bytes {
+            Bytes::Changing(_, changing) => Ok(changing),
+            Bytes::Reading(_) | Bytes::Pulled(_) => {
+                let text = format!("Unable to {act} {}; bad file descriptor", printable_path(&self.path));
+                Err(Failure::new(ErrorCode::FILE_NOT_OPEN, text))
+            }
+        }
     }
 
     /// Refuses a length that the export does not take.
@@ -213,7 +252,8 @@ impl FileState {
 
     /// Bytes that came for it.
     pub(crate) fn bytes_written(&self) -> u64 {
-        self.bytes_written.load(Ordering::Relaxed)
+        let pulled_bytes = self.pull().map_or(0, Pull::done_bytes);
+        self.bytes_written.load(Ordering::Relaxed) + pulled_bytes
     }
 
     /// Counts bytes that came.
@@ -224,7 +264,12 @@ impl FileState {
 
     /// Closes it, when no request uses it any longer.
     pub(crate) async fn close(&self, digests: &Digests) -> Result<(), Failure> {
-        let Some(changing) = &self.changing else { return Ok(()) };
+        let changing = match &self.bytes {
+            Bytes::Reading(_) => return Ok(()),
+            Bytes::Changing(_, changing) => changing,
+            // It was committed, or was not, when it ended.
+            Bytes::Pulled(_) => return Ok(()),
+        };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
         let (whole, lacks) = {
             let changes = changing.lock();
@@ -248,9 +293,15 @@ impl FileState {
 
     /// Closes it without its bytes: a file that was to be hidden until its close is gone by then.
     pub(crate) async fn discard(self) {
-        drop(self.object);
-        if let Some(changing) = self.changing {
-            changing.file.discard().await;
+        match self.bytes {
+            Bytes::Reading(_) => {}
+            Bytes::Changing(object, changing) => {
+                drop(object);
+                changing.file.discard().await;
+            }
+            Bytes::Pulled(pull) => {
+                pull.cancel().await;
+            }
         }
     }
 }
@@ -376,12 +427,13 @@ impl Files {
 
     /// Takes a file in; returns its handle.
     pub(crate) fn insert(&self, new: NewFile) -> Result<Handle, Failure> {
-        let (object, changing) = match new.content {
-            Content::Reading(object) => (object, None),
+        let bytes = match new.content {
+            Content::Reading(object) => Bytes::Reading(object),
             Content::Changing { file, metadata, is_pending } => {
                 let object: Arc<dyn Object> = Arc::new(View { file: Arc::clone(&file), metadata });
-                (object, Some(Changing { file, is_pending, state: Mutex::default() }))
+                Bytes::Changing(object, Changing { file, is_pending, state: Mutex::default() })
             }
+            Content::Pulled(pull) => Bytes::Pulled(pull),
         };
         let state = Arc::new(FileState {
             path: new.path,
@@ -389,10 +441,10 @@ impl Files {
             opened: Instant::now(),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
-            object,
-            changing,
+            bytes,
             _locks: new.locks,
             _room: new.room,
+            _word: new.word,
             _upload: new.upload,
         });
         let (_left, left) = oneshot::channel();
@@ -467,6 +519,14 @@ impl Readable for OpenFile {
 }
 
 impl Entry {
+    /// Ends the copy that it was opened for, if that runs; true if it did.
+    pub(crate) async fn stop(&self) -> bool {
+        match self.file.pull() {
+            Some(pull) => pull.cancel().await,
+            None => false,
+        }
+    }
+
     /// The file, when no request uses it any longer.
     pub(crate) async fn settled(self) -> Arc<FileState> {
         let state = Arc::clone(&self.file.state);

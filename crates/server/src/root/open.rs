@@ -5,16 +5,18 @@
 
 use gridlane_auth::Operation;
 use gridlane_store::{Disposition, Metadata, Opened, StoreError, Visibility, WriteOptions};
+use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::OpenAnswer;
 use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::Open;
-use gridlane_xrd::{ErrorCode, path};
+use gridlane_xrd::third_party::{Destination, Role, Wrong, parse};
 
 use super::chmod::MODE_MAX;
 use super::files::{Content, NewFile};
 use super::locks::{Key, Lock, Usage};
 use super::places::{Context, Places as _, allowed, denied};
 use super::stat::{Rights, stat_text};
+use super::third_party;
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
 use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
@@ -27,17 +29,34 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let mode = OpenMode::of(request)?;
     context.session.files.check_room()?;
     let room = context.service().open_files.room()?;
-    let spot = context.spot_any(&request.about, mode.verb(), mode.operations())?;
+    let spot = match &mode.copy {
+        // What it may read is what the client may that has said so, and nothing else.
+        Some(Role::Fetch { key, origin }) => third_party::fetch(context, &request.about, key, origin).await?,
+        _ => context.spot_any(&request.about, mode.verb(), mode.operations())?,
+    };
     let (content, metadata, locks) = match mode.disposition {
         None => open_to_read(context, &spot, &mode).await?,
+        Some(_) if let Some(Role::Destination(destination)) = &mode.copy => {
+            open_to_pull(context, &spot, &mode, destination).await?
+        }
         Some(disposition) => open_to_change(context, &spot, &mode, disposition).await?,
     };
-    let is_pending = matches!(content, Content::Changing { is_pending: true, .. });
+    let word = match &mode.copy {
+        Some(Role::Source { key, destination, ttl }) => {
+            Some(third_party::register(context, &spot, key, destination, *ttl).await?)
+        }
+        _ => None,
+    };
+    let is_pending = matches!(content, Content::Changing { is_pending: true, .. } | Content::Pulled(_));
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
-    let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
+    let rights = match &mode.copy {
+        Some(Role::Fetch { .. }) => Rights { read: true, ..Rights::of(&spot) },
+        _ => Rights::of(&spot),
+    };
+    let stat = wants_stat.then(|| stat_text(&metadata, rights, is_pending));
     let path = request.about.path.clone();
     let upload = mode.disposition.map(|_| context.front().data.metrics.one(|metrics| &metrics.uploads));
-    let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, upload })?;
+    let handle = context.session.files.insert(NewFile { path, spot, content, locks, room, word, upload })?;
     let mut body = Vec::new();
     OpenAnswer { handle, stat }.encode(&mut body);
     if !wants_stat && request.options.has(OpenOptions::COMPRESS) {
@@ -52,6 +71,8 @@ struct OpenMode<'a> {
     request: &'a Open,
     /// To change it, and what has to be there; `None`: to read it.
     disposition: Option<Disposition>,
+    /// Its part in a third-party copy.
+    copy: Option<Role>,
 }
 
 impl OpenMode<'_> {
@@ -60,11 +81,6 @@ impl OpenMode<'_> {
             let text = format!("Unable to open {}; {what}", printable_path(&request.about.path));
             Failure::new(ErrorCode::UNSUPPORTED, text)
         };
-        if path::pairs(&request.about.cgi).any(|(key, _)| key.starts_with(b"tpc.")) {
-            return Err(unsupported(
-                "tpc not supported: this server takes part in no third-party copy over root://",
-            ));
-        }
         if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
             return Err(unsupported("this server opens no file by the template of another"));
         }
@@ -79,7 +95,14 @@ impl OpenMode<'_> {
         } else {
             None
         };
-        Ok(OpenMode { request, disposition })
+        let copy = parse(&request.about.cgi, disposition.is_some()).map_err(|wrong| {
+            let code = match wrong {
+                Wrong::Delegated | Wrong::Checksum => ErrorCode::UNSUPPORTED,
+                _ => ErrorCode::ARG_INVALID,
+            };
+            Failure::new(code, format!("Unable to open {}; {wrong}", printable_path(&request.about.path)))
+        })?;
+        Ok(OpenMode { request, disposition, copy })
     }
 
     /// Operations of which the client has to be allowed one.
@@ -134,6 +157,20 @@ async fn open_to_read(context: &Context, spot: &Spot, mode: &OpenMode<'_>) -> Re
     let metadata = object.metadata().clone();
     let lock = mode.lock(context, file_key(spot, &metadata), Usage::Reading)?;
     Ok((Content::Reading(object), metadata, lock.into_iter().collect()))
+}
+
+/// Remembers a copy from another server. Nothing is made before it is asked for, by `sync`.
+async fn open_to_pull(
+    context: &Context,
+    spot: &Spot,
+    mode: &OpenMode<'_>,
+    destination: &Destination,
+) -> Result<Opening, Failure> {
+    let key = Key::Path(spot.export.path.clone(), spot.object.clone());
+    let lock = mode.lock(context, key, Usage::Changing)?;
+    let pull = third_party::open(context, mode.request, spot, destination).await?;
+    let metadata = pull.metadata();
+    Ok((Content::Pulled(Box::new(pull)), metadata, lock.into_iter().collect()))
 }
 
 async fn open_to_change(

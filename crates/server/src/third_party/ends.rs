@@ -8,7 +8,7 @@ use gridlane_front::reply::Reply;
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::target::TargetOptions;
-use gridlane_store::{Completion, Object, ObjectPath, Opened, Storage, StoreError, Target};
+use gridlane_store::{Completion, Expectation, Object, ObjectPath, Opened, Storage, StoreError, Target};
 
 use crate::digests::Digests;
 use crate::export::{Export, Spot};
@@ -31,6 +31,10 @@ pub(crate) struct Landing {
     object: ObjectPath,
     completion: Completion,
     keys: JournalKeys,
+    /// Makes directories that are missing.
+    parents: bool,
+    /// The length of the file, where the client has said it.
+    expected_bytes: Option<u64>,
     opened: Arc<Mutex<State>>,
 }
 
@@ -45,7 +49,25 @@ impl Landing {
     /// A file at a spot, which shall be as `completion` says. The owner of `keys` goes on with what an earlier copy left.
     pub(crate) fn new(spot: &Spot, completion: Completion, keys: JournalKeys) -> Landing {
         let (export, object) = (Arc::clone(&spot.export), spot.object.clone());
-        Landing { export, object, completion, keys, opened: Arc::default() }
+        Landing {
+            export,
+            object,
+            completion,
+            keys,
+            parents: false,
+            expected_bytes: None,
+            opened: Arc::default(),
+        }
+    }
+
+    /// The same with the directories that are missing, if `parents`; and for a file of so many bytes.
+    pub(crate) fn making(self, parents: bool, expected_bytes: Option<u64>) -> Landing {
+        Landing { parents, expected_bytes, ..self }
+    }
+
+    /// True if nothing may have the name of the file before.
+    pub(crate) fn is_for_new_file(&self) -> bool {
+        self.completion.expectation == Expectation::Absent
     }
 
     /// The target for the engine.
@@ -59,7 +81,11 @@ impl Landing {
     }
 
     async fn open(&self) -> gridlane_core::Result<OpenTarget> {
-        let options = TargetOptions { expected_bytes: None, keys: self.keys.clone(), parents: false };
+        let options = TargetOptions {
+            expected_bytes: self.expected_bytes,
+            keys: self.keys.clone(),
+            parents: self.parents,
+        };
         let storage: &dyn Storage = self.export.storage.as_ref();
         let opened = match storage.targets() {
             Some(targets) => targets.open_target(&self.object, &options).await,

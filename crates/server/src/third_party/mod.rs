@@ -113,6 +113,11 @@ impl ThirdParty {
         self.lasting.copies.try_take(holder, 1).ok()
     }
 
+    /// Where the key is of the journals of a user's copies.
+    pub(crate) fn journal_keys(&self, user: &Identity) -> JournalKeys {
+        self.settings.journal_keys.of_user(&users::key(user))
+    }
+
     /// The client that reaches other servers for a user. Its connections are those of the user's earlier copies.
     pub(crate) fn client_of(&self, user: &Identity) -> (Client, gridlane_net::Identity) {
         (self.settings.client.clone(), self.lasting.users.identity(user))

@@ -14,6 +14,7 @@ use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report
 use gridlane_front::Stopping;
 use gridlane_peer::Client;
 use gridlane_share::{Lease, budget};
+use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
 
@@ -88,6 +89,8 @@ pub(crate) struct Failure {
     pub(crate) error: Error,
     /// Nothing was moved, and the client may be answered by a status.
     pub(crate) is_early: bool,
+    /// The file is larger than one that may be written here.
+    pub(crate) is_too_large: bool,
 }
 
 /// Why a copy is stopped.
@@ -157,6 +160,21 @@ impl Running {
     /// Waits until it has ended.
     pub(crate) async fn ended(&mut self) {
         let _ = self.phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await;
+    }
+
+    /// The same, also for several that wait; and how it has ended.
+    pub(crate) fn end(&self) -> impl Future<Output = std::result::Result<(), Failure>> + Send + use<> {
+        let mut phase = self.phase.clone();
+        async move {
+            match phase.wait_for(|phase| matches!(phase, Phase::Ended(_))).await.as_deref() {
+                Ok(Phase::Ended(ended)) => ended.clone(),
+                _ => {
+                    let error =
+                        Error::new(ErrorKind::Interrupted, "the copy was given up").fault(Fault::Local);
+                    Err(Failure { error, is_early: true })
+                }
+            }
+        }
     }
 
     /// Bytes of the file that are written.
@@ -256,7 +274,8 @@ async fn run(
     };
     let copy = Copy { goal, client, options: Options { stored, ..options } };
     let (outcome, why) = copy.run(sources, &mut watcher, stopped, stopping).await;
-    let outcome = outcome.map_err(|(error, report)| (told(why, error), report));
+    let outcome = outcome.map_err(|(error, report)| (told(why, copy.appeared(error)), report));
+    let size_bytes_max = copy.options.size_bytes_max.unwrap_or(u64::MAX);
     let (report, error) = match &outcome {
         Ok(report) => (Some(report), None),
         Err((error, report)) => (report.as_ref(), Some(error)),
@@ -289,7 +308,8 @@ async fn run(
     let ended = outcome.map(|_| ()).map_err(|(error, report)| {
         let has_none = |report: &Report| report.fetched_bytes == 0 || report.done_bytes == 0;
         let is_early = error.kind() != ErrorKind::ChecksumMismatch && report.as_ref().is_none_or(has_none);
-        Failure { error, is_early }
+        let size_bytes = report.and_then(|report| report.size_bytes);
+        Failure { error, is_early, is_too_large: size_bytes.is_some_and(|bytes| bytes > size_bytes_max) }
     });
     watcher.reach(Phase::Ended(ended));
 }
@@ -364,6 +384,18 @@ impl Copy {
         }
     }
 
+    /// The error, in other words if it is that a file has the name meanwhile which must not be replaced.
+    fn appeared(&self, error: Error) -> Error {
+        match &self.goal {
+            Goal::Here(landing) if landing.is_for_new_file() && is_unexpected(&error) => {
+                let what =
+                    "a file of this name exists since the copy began, and the request does not overwrite";
+                Error::new(ErrorKind::Precondition, what).fault(Fault::Caller).retryable(false)
+            }
+            _ => error,
+        }
+    }
+
     /// Removes what a copy leaves that failed. Bytes that came stay for the next copy of the same file where that may go better:
     /// when the server stops, or a source failed in the middle.
     async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>, began: Instant) {
@@ -372,7 +404,8 @@ impl Copy {
                 let keeps = match (why, error) {
                     (_, None) | (Stop::ServerStops | Stop::TooSlow, _) => true,
                     (Stop::ClientLeft, _) => false,
-                    (Stop::No, Some(error)) => error.is_retryable(),
+                    // What a token was good for until it expired is good for the next one.
+                    (Stop::No, Some(error)) => error.is_retryable() || error.kind() == ErrorKind::Denied,
                 };
                 landing.close(keeps).await;
             }
@@ -472,6 +505,11 @@ fn told(why: Stop, error: Error) -> Error {
         Stop::ClientLeft => Error::new(ErrorKind::Interrupted, "the client left, which cancels the copy"),
         Stop::No => error,
     }
+}
+
+/// True if the storage has not found what the copy was to replace, or something where there was to be nothing.
+fn is_unexpected(error: &Error) -> bool {
+    error.kind() == ErrorKind::Precondition && error.message().ends_with(&StoreError::Unexpected.to_string())
 }
 
 fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u64) {

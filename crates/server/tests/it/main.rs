@@ -22,6 +22,7 @@ mod root_identity;
 mod root_namespace;
 mod root_reading;
 mod root_sessions;
+mod root_third_party;
 mod root_writing_pages;
 mod shares;
 mod streams;

@@ -1,10 +1,16 @@
-//! Third-party copies over HTTP: a client asks one server to copy from or to another one.
+//! Third-party copies: a client asks one server to copy from or to another one, over HTTP or root://.
 //!
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
+mod asking;
 mod curl;
+mod hardships;
+mod initiator;
+mod killed;
+mod many;
 mod peers;
 mod refusals;
+mod root;
 mod sources;
 
 use std::collections::BTreeMap;

@@ -68,7 +68,7 @@ mod tests {
         let file = file_of(b"hello");
         let ((to_main, mut main), (to_bound, bound)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let (sessions, client) = (Arc::new(Sessions::<()>::default()), context.client.clone());
-        let session = sessions.begin(String::new(), String::new(), &client, false, to_main).unwrap();
+        let session = sessions.begin(String::new(), 7, String::new(), &client, false, to_main).unwrap();
         let joined = sessions.join(session.all.session.id, &client, false, to_bound.clone()).unwrap();
         let path = session.all.path(joined.path_id).unwrap();
         let mut given = Vec::new();

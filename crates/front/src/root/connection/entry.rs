@@ -15,6 +15,7 @@ use super::{Connection, Role};
 use crate::auth::certificates::Judged;
 use crate::auth::keys::now_s;
 use crate::client::Client;
+use crate::phase::Stopping;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
@@ -62,7 +63,7 @@ impl<S: Service> Connection<S> {
         let user = String::from_utf8_lossy(&login.user);
         let user = user.chars().filter(|char| !char.is_control()).collect();
         let (sessions, events) = (&self.generation.sessions, self.events.clone());
-        let main = sessions.begin(user, agent_of(login), &self.client, is_tls, events)?;
+        let main = sessions.begin(user, login.process, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
         LoginAnswer { session: session.id, methods: identity::method_list(&offered) }.encode(&mut body);
@@ -71,7 +72,8 @@ impl<S: Service> Connection<S> {
         let link = Arc::new(self.link()?);
         let (generation, client, takes_later) =
             (Arc::clone(&self.generation), self.client.clone(), login.is_async());
-        let context = Context { generation, client, token: None, session, link, takes_later };
+        let stopping = Stopping::new(self.phase.clone());
+        let context = Context { generation, client, token: None, session, link, takes_later, stopping };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unauthenticated(main, context),
@@ -170,7 +172,9 @@ impl<S: Service> Connection<S> {
                 let link = Arc::new(self.link()?);
                 let mut client = self.client.clone();
                 client.identity = Arc::clone(joined.all.identity());
-                let context = Context { generation, client, token: None, session, link, takes_later: false };
+                let (stopping, takes_later) = (Stopping::new(self.phase.clone()), false);
+                let context =
+                    Context { generation, client, token: None, session, link, takes_later, stopping };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())

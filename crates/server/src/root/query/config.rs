@@ -53,6 +53,8 @@ fn value(context: &Context, key: &str) -> Option<String> {
         "sitename" => service.front.root.site_name.clone()?,
         "start" => started(service.front.started_s),
         "sysid" => format!("s-{} {}", id(), id()),
+        // By a key that the client gives both servers; delegated credentials are not taken, so that `tpcdlg` is not known.
+        "tpc" => "1".to_owned(),
         "version" => VERSION.to_owned(),
         _ => return None,
     })

@@ -20,7 +20,13 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     let by_handle = matches!(request.kind, QueryKind::VISA | QueryKind::OPAQUE_HANDLE);
     if request.argument.is_empty() || by_handle && QueryKind::KNOWN.contains(&request.kind) {
         // XRootD takes a question without an argument for one about a handle.
-        context.session.files.get(request.handle, "query")?;
+        let file = context.session.files.get(request.handle, "query")?;
+        if let (Some(pull), b"ofs.tpc cancel") = (file.pull(), request.argument.as_slice())
+            && request.kind == QueryKind::OPAQUE_HANDLE
+        {
+            pull.cancel().await;
+            return Ok(Answer::done());
+        }
         return match by_handle {
             true => Err(Failure::new(ErrorCode::UNSUPPORTED, "Unable to fctl; operation not supported")),
             false => Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present")),
@@ -78,7 +84,7 @@ mod tests {
         });
         let config = async |keys: &str| text(ask(&context, QueryKind::CONFIG, keys).await);
         assert_eq!(config("readv_iov_max readv_ior_max").await, "1024\n2097136\n");
-        assert_eq!(config("foo\ntpc tpcdlg\nvnid").await, "foo\ntpc\ntpcdlg\nvnid\n");
+        assert_eq!(config("foo\ntpc tpcdlg\nvnid").await, "foo\n1\ntpcdlg\nvnid\n");
         assert_eq!(config("chksum").await, "0:adler32,1:crc32c,2:sha256,3:md5,4:crc32\n");
         assert_eq!(config("bind_max\npio_max\nrole\nfattr").await, "15\n5\nserver\n248 65536\n");
         assert_eq!(config("sitename cms start").await, "SITE-X\nnone|\n261122:061050.0\n");

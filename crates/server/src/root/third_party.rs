@@ -1,0 +1,159 @@
+//! Third-party copies over root://: what opens and `sync` ask for.
+//!
+//! At the source a client lets another server read a file ([`meetings`](super::meetings)). At the destination the open remembers
+//! the copy, the first `sync` begins it, and the next ones are answered when it has ended ([`pull`](super::pull)). The file is
+//! seen when all of it is there, as with COPY over HTTP, whose copies these are ([`third_party`](crate::third_party)). Closing
+//! the file before, or the end of the session, ends the copy, and nothing of it stays.
+
+use std::time::{Duration, Instant};
+
+use gridlane_auth::Operation;
+use gridlane_core::{Secret, limits};
+use gridlane_dav::ResourcePath;
+use gridlane_engine::Options;
+use gridlane_peer::Credentials;
+use gridlane_store::{Completion, Expectation, StoreError};
+use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::request::Open;
+use gridlane_xrd::third_party::{Destination, Host, Origin, Role, parse};
+use gridlane_xrd::{ErrorCode, PathArg};
+
+use super::meetings::Spoken;
+use super::places::{Context, Places as _, allowed, denied};
+use super::pull::Pull;
+use crate::export::{MayStore, Spot};
+use crate::mkcol::missing_that_may_not_be_made;
+use crate::third_party::ends::Landing;
+use crate::third_party::refusal;
+use crate::third_party::running::{Asked, Goal, Job};
+use gridlane_front::root::answer::{Failure, printable_path};
+
+/// The verb of messages.
+const ACT: &str = "create";
+
+/// True if a server comes for a file, which may have to wait for the client's word.
+pub(crate) fn is_fetch(request: &Open) -> bool {
+    matches!(parse(&request.about.cgi, false), Ok(Some(Role::Fetch { .. })))
+}
+
+/// Takes a client's word that another server may read a file that it has opened.
+pub(crate) async fn register(
+    context: &Context,
+    spot: &Spot,
+    key: &Secret,
+    destination: &Host,
+    ttl: Duration,
+) -> Result<Spoken, Failure> {
+    let session = &context.session;
+    let client = Origin::of_login(&session.user, session.process, Host::of(spot.client.address));
+    context.service().meetings.register(spot, client.login, key, destination, ttl).await
+}
+
+/// The place of a file that another server comes for.
+pub(crate) async fn fetch(
+    context: &Context,
+    about: &PathArg,
+    key: &Secret,
+    origin: &Origin,
+) -> Result<Spot, Failure> {
+    let place = context.place(about)?;
+    context.service().meetings.fetch(&context.client, &place, key, origin).await
+}
+
+/// Remembers a copy to a place, if it may be made there. The caller holds the lock of the path.
+pub(crate) async fn open(
+    context: &Context,
+    request: &Open,
+    spot: &Spot,
+    destination: &Destination,
+) -> Result<Pull, Failure> {
+    let about = &request.about;
+    let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
+    let Some(third_party) = &context.service().third_party else {
+        let path = printable_path(&about.path);
+        let what =
+            format!("Unable to {ACT} {path}; tpc not supported: this server makes no third-party copies");
+        return Err(Failure::new(ErrorCode::UNSUPPORTED, what));
+    };
+    let bytes_max = spot.export.upload_bytes_max;
+    if destination.size_bytes.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(Failure::of_size(ACT, &about.path, bytes_max));
+    }
+    let parents = request.options.makes_parents();
+    let current = match spot.storage().look(&spot.object).await {
+        Ok(_) if request.options.has(OpenOptions::NEW) => return Err(failed(&StoreError::Unexpected)),
+        Ok(metadata) if metadata.is_directory() => return Err(failed(&StoreError::NotAFile)),
+        Ok(metadata) => Some(metadata),
+        Err(StoreError::NotFound) => None,
+        Err(StoreError::ParentMissing) if parents => None,
+        Err(error) => return Err(failed(&error)),
+    };
+    if current.is_none() && !request.options.creates() {
+        return Err(failed(&StoreError::NotFound));
+    }
+    let may = spot.may_store(current.is_some()).map_err(|denial| denied(spot, about, ACT, denial))?;
+    let expectation = match (&current, may) {
+        (None, MayStore::New) => Expectation::Absent,
+        _ if request.options.has(OpenOptions::NEW) => Expectation::Absent,
+        (Some(current), MayStore::Instead) => Expectation::Tag(current.tag.clone()),
+        _ => Expectation::Anything,
+    };
+    if let Some((parent, _)) = spot.object.split_last().filter(|_| current.is_none()) {
+        if parents {
+            let missing = missing_that_may_not_be_made(spot, &parent).await;
+            if let Some(refused) = missing.map_err(|error| failed(&error))? {
+                allowed(&refused, about, ACT, Operation::Mkdir)?;
+            }
+        } else {
+            spot.storage().look(&parent).await.map_err(|error| failed(&error))?;
+        }
+    }
+    let keys = third_party.journal_keys(&spot.client.identity);
+    let landing = Landing::new(spot, Completion::from(expectation), keys);
+    let landing = landing.making(parents, destination.size_bytes);
+    Ok(Pull::new(third_party, destination, spot, landing, request.mode))
+}
+
+/// Begins with a copy; when it has begun before, waits until it has ended.
+pub(crate) async fn sync(context: &Context, pull: &Pull, path: &[u8]) -> Result<(), Failure> {
+    if pull.has_begun() {
+        return pull.end(path).await;
+    }
+    let job = job(context, pull).await?;
+    pull.begin(context.front(), job, context.stopping.clone())
+}
+
+async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
+    let host = context.service().meetings.host(context.client.address).await;
+    let origin = Origin::of_login(&context.session.user, context.session.process, host);
+    let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
+    let source = pull.destination.url_for(&origin).map_err(wrong)?;
+    let identity = &pull.spot.client.identity;
+    let (client, connections) = pull.third_party.client_of(identity);
+    let credentials = Credentials::forwarding(connections, Vec::new())
+        .map_err(|error| Failure::new(ErrorCode::SERVER_ERROR, refusal::cause(&error)))?;
+    let path = ResourcePath::of_names(pull.spot.names()).to_string();
+    Ok(Job {
+        sources: vec![source],
+        stored: None,
+        goal: Goal::Here(pull.landing.clone()),
+        client: client.credentials(credentials),
+        options: Options {
+            size_bytes_max: Some(pull.spot.export.upload_bytes_max),
+            // xrdcp says one always.
+            streams: pull.destination.streams.filter(|streams| *streams > 1).map(usize::from),
+            require_verified: pull.destination.checksum.is_some(),
+            checksum: pull.destination.checksum.clone(),
+            patience: limits::THIRD_PARTY_PATIENCE,
+            ..Options::default()
+        },
+        asked: Asked {
+            id: context.front().new_id(),
+            client: pull.spot.client.clone(),
+            copy: "pull",
+            path,
+            client_info: None,
+            at: Instant::now(),
+        },
+    })
+}
