@@ -16,7 +16,8 @@ use super::http::{Attempt, Made, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::{Carrier, Detour, Mode, ThirdParty, Wish, root, verify};
+use super::terms::{Carrier, Detour, Mode, ThirdParty, Wish};
+use super::{root, verify};
 use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
 
@@ -121,6 +122,10 @@ impl Initiator {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
+            _ if task.rules.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
+                let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
+                Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
+            }
             Pair::Mixed => {
                 let message = "one end speaks HTTP and the other one root://";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
@@ -174,7 +179,7 @@ impl Initiator {
             ..RootThirdParty::default()
         };
         let mut is_new = true;
-        let mut told = |progress: super::Progress| {
+        let mut told = |progress: super::terms::Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();
@@ -523,6 +528,11 @@ fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
         Some(endpoint) => both.endpoint(endpoint),
         None => both,
     }
+}
+
+/// True if a metalink tells right bytes from wrong ones by its pieces only: servers that copy do not know it.
+fn has_pieces_alone(options: &Options) -> bool {
+    options.known.pieces.is_some() && options.known.checksums.is_empty()
 }
 
 /// The checksum that is right, with the party that says so; or the kind alone that the user asked for.

@@ -5,6 +5,7 @@
 mod asking;
 mod curl;
 mod hardships;
+mod initiator;
 mod killed;
 mod many;
 mod peers;
