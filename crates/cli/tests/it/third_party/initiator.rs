@@ -41,7 +41,12 @@ fn assert_carried(outcome: &Outcome, mode: &str, active: &str) {
 }
 
 fn notes(outcome: &Outcome) -> Vec<Value> {
-    outcome.events().into_iter().filter(|event| event["type"] == "note").map(|note| note["about"].clone()).collect()
+    outcome
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "note")
+        .map(|note| note["about"].clone())
+        .collect()
 }
 
 #[test]
@@ -70,7 +75,27 @@ fn two_of_us_copy_in_both_modes() {
     again.arg("--update");
     assert_eq!(run(again).ok().event("file.skipped")["why_id"], "up_to_date");
     assert_eq!(fs::read(target.exported("f0-pull")).unwrap().len(), 1);
-    assert_eq!(source.all_names().1, Vec::<String>::new());
+}
+
+#[test]
+fn the_time_of_the_source_is_kept() {
+    let (source, target) = (Site::new(), Site::new());
+    source.put("f", b"bytes");
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(source.exported("f")).unwrap().set_modified(long_ago).unwrap();
+    for mode in ["pull", "push"] {
+        let mut command = in_mode(cp(source.url("f"), target.url(mode)), mode);
+        command.args(["--preserve", "times"]);
+        let outcome = run(command).ok();
+        assert_eq!(notes(&outcome).len(), 0, "{}", outcome.describe());
+        assert_eq!(fs::metadata(target.exported(mode)).unwrap().modified().unwrap(), long_ago);
+    }
+    // XRootD keeps none, and that is said.
+    let pki = Pki::new();
+    let xrootd = xrootd_auth::third_party(&pki);
+    let mut command = cp(source.url("f"), xrootd.url_over("http", "vo/f"));
+    command.args(["--preserve", "times"]);
+    assert_eq!(notes(&run(command).ok()), ["time"]);
 }
 
 #[test]
@@ -79,7 +104,8 @@ fn what_a_person_reads() {
     source.put("f", b"bytes");
     let mut plain = crate::support::client::gridlane();
     plain.args(["cp", &source.url("f"), &target.url("f")]);
-    let outcome = run(plain).ok().says(&["fetched it from", "(pull): no byte of it came here", "verified adler32:"]);
+    let outcome =
+        run(plain).ok().says(&["fetched it from", "(pull): no byte of it came here", "verified adler32:"]);
     assert!(!outcome.stderr.contains("bound"), "{}", outcome.describe());
     let mut never = crate::support::client::gridlane();
     never.args(["cp", "--tpc", "never", &source.url("f"), &target.url("g")]);
@@ -329,7 +355,8 @@ fn a_server_that_lies_is_not_believed() {
     source.put("f", &bytes);
     let other = Object::new(&content(9544, MIB));
     let rogue = active("success: Created\n", &other, Framing::Chunked, true);
-    let failed = run(cp(source.url("f"), rogue.url("f"))).fails(8, "peer", false, &["not adler32", "it was removed"]);
+    let failed =
+        run(cp(source.url("f"), rogue.url("f"))).fails(8, "peer", false, &["not adler32", "it was removed"]);
     assert_eq!(asked(&rogue, "DELETE").len(), 1, "{}", failed.describe());
     let short = Object::bare(&Arc::new(bytes[..1000].to_vec()));
     let rogue = active("success: Created\n", &short, Framing::Chunked, true);
@@ -358,7 +385,12 @@ fn an_answer_without_an_end_is_followed_by_a_look() {
         active(MARKER, &object, Framing::Chunked, false),
         active(MARKER, &Object::bare(&bytes), Framing::Chunked, true),
     ] {
-        run(cp(source.url("f"), rogue.url("f"))).fails(6, "peer", true, &["before it said how the copy has ended"]);
+        run(cp(source.url("f"), rogue.url("f"))).fails(
+            6,
+            "peer",
+            true,
+            &["before it said how the copy has ended"],
+        );
     }
     // One that knows nothing of it: no file of ours is there.
     let empty = active("", &object, Framing::Length, false);
@@ -461,7 +493,12 @@ fn a_tree_whose_servers_cannot_says_it_once() {
     let mut command = crate::support::client::gridlane();
     command.arg("cp").args(&sources).arg(dav.url(""));
     let outcome = run(command).ok();
-    assert_eq!(outcome.stderr.matches("the bytes go through this machine").count(), 1, "{}", outcome.describe());
+    assert_eq!(
+        outcome.stderr.matches("the bytes go through this machine").count(),
+        1,
+        "{}",
+        outcome.describe()
+    );
     assert_eq!(names(&scratch.join("dav")).len(), 5);
 }
 
@@ -504,7 +541,11 @@ fn a_source_that_dies_is_told_of_by_the_active_server() {
     let target = Site::new();
     let failed = run(in_mode(cp(dying.url("f"), target.url("f")), "pull"));
     assert_ne!(failed.code, Some(0), "{}", failed.describe());
-    assert!(failed.error()["message"].as_str().unwrap().contains("fetching the file"), "{}", failed.describe());
+    assert!(
+        failed.error()["message"].as_str().unwrap().contains("fetching the file"),
+        "{}",
+        failed.describe()
+    );
     assert_eq!(target.all_names().0, Vec::<String>::new());
 }
 
@@ -539,11 +580,33 @@ fn xrootds_servers_copy_over_root() {
 }
 
 #[test]
+fn our_own_servers_copy_over_root() {
+    let (source, target) = (Site::new(), Site::new());
+    for (seed, size) in (9561..).zip(SIZES) {
+        let bytes = content(seed, size);
+        let name = format!("f{size}");
+        source.put(&name, &bytes);
+        let url = |site: &Site| site.server.url_over("root", &name);
+        let mut command = cp(url(&source), url(&target));
+        command.args(["--tpc", "only"]);
+        let outcome = run(command).ok();
+        assert_carried(&outcome, "pull", &url(&target));
+        assert_same(&fs::read(target.exported(&name)).unwrap(), &bytes);
+    }
+    let mut push = cp(source.server.url_over("root", "f1"), target.server.url_over("root", "g"));
+    push.args(["--tpc", "only", "--tpc-mode", "push"]);
+    run(push).exits(12).says(&["fetches files"]);
+}
+
+#[test]
 fn options_that_make_no_sense() {
     for (arguments, words) in [
         (&["http://a.example/f", "here", "--tpc", "only"][..], "is on this machine"),
         (&["http://a.example/f", "http://b.example/f", "--tpc", "never", "--tpc-mode", "pull"], "--tpc-mode"),
-        (&["http://a.example/f", "http://b.example/f", "--tpc", "only", "--limit-rate", "1M"], "--limit-rate"),
+        (
+            &["http://a.example/f", "http://b.example/f", "--tpc", "only", "--limit-rate", "1M"],
+            "--limit-rate",
+        ),
     ] {
         let mut command = crate::support::client::gridlane();
         command.arg("cp").args(arguments);
