@@ -75,7 +75,27 @@ fn two_of_us_copy_in_both_modes() {
     again.arg("--update");
     assert_eq!(run(again).ok().event("file.skipped")["why_id"], "up_to_date");
     assert_eq!(fs::read(target.exported("f0-pull")).unwrap().len(), 1);
-    assert_eq!(source.all_names().1, Vec::<String>::new());
+}
+
+#[test]
+fn the_time_of_the_source_is_kept() {
+    let (source, target) = (Site::new(), Site::new());
+    source.put("f", b"bytes");
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(source.exported("f")).unwrap().set_modified(long_ago).unwrap();
+    for mode in ["pull", "push"] {
+        let mut command = in_mode(cp(source.url("f"), target.url(mode)), mode);
+        command.args(["--preserve", "times"]);
+        let outcome = run(command).ok();
+        assert_eq!(notes(&outcome).len(), 0, "{}", outcome.describe());
+        assert_eq!(fs::metadata(target.exported(mode)).unwrap().modified().unwrap(), long_ago);
+    }
+    // XRootD keeps none, and that is said.
+    let pki = Pki::new();
+    let xrootd = xrootd_auth::third_party(&pki);
+    let mut command = cp(source.url("f"), xrootd.url_over("http", "vo/f"));
+    command.args(["--preserve", "times"]);
+    assert_eq!(notes(&run(command).ok()), ["time"]);
 }
 
 #[test]
@@ -557,6 +577,25 @@ fn xrootds_servers_copy_over_root() {
     let outcome = run(cp(&from, alone.url("f"))).ok();
     assert_eq!(notes(&outcome), ["streamed"], "{}", outcome.describe());
     assert_same(&fs::read(alone.exported("f")).unwrap(), &bytes);
+}
+
+#[test]
+fn our_own_servers_copy_over_root() {
+    let (source, target) = (Site::new(), Site::new());
+    for (seed, size) in (9561..).zip(SIZES) {
+        let bytes = content(seed, size);
+        let name = format!("f{size}");
+        source.put(&name, &bytes);
+        let url = |site: &Site| site.server.url_over("root", &name);
+        let mut command = cp(url(&source), url(&target));
+        command.args(["--tpc", "only"]);
+        let outcome = run(command).ok();
+        assert_carried(&outcome, "pull", &url(&target));
+        assert_same(&fs::read(target.exported(&name)).unwrap(), &bytes);
+    }
+    let mut push = cp(source.server.url_over("root", "f1"), target.server.url_over("root", "g"));
+    push.args(["--tpc", "only", "--tpc-mode", "push"]);
+    run(push).exits(12).says(&["fetches files"]);
 }
 
 #[test]
