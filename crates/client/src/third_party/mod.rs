@@ -25,4 +25,4 @@ mod terms;
 mod verify;
 
 pub(crate) use initiator::{Initiator, Task, Tried};
-pub use terms::{Carrier, Copied, Detour, Mode, Progress, ThirdParty, Wish};
+pub use terms::{Carrier, Copied, Detour, Mode, Progress, ThirdParty, Unstated, Wish};
