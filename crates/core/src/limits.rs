@@ -909,6 +909,8 @@ pub const THIRD_PARTY_MARKERS_MISSED_MAX: u32 = 6;
 /// A client gives up a copy that gets no more bytes for so long, and for the time in which the last ones are compared: FTS
 /// waits as long.
 pub const THIRD_PARTY_STALL_MAX: Duration = Duration::from_secs(900);
+/// A copy that waits for its turn at the active server is waited for so long: a day, as for a queue of transfers.
+pub const THIRD_PARTY_QUEUE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Bytes per second that a server computes a checksum of at the least.
 pub const THIRD_PARTY_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
 /// Time for which a client that has left a copy waits until nothing of it is there, and for the removal of what is.

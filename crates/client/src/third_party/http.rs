@@ -8,11 +8,11 @@ use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{
-    THIRD_PARTY_CHECKSUM_BYTES_PER_S, THIRD_PARTY_MARKERS_MISSED_MAX, THIRD_PARTY_SILENCE_MAX,
-    THIRD_PARTY_STALL_MAX,
+    THIRD_PARTY_CHECKSUM_BYTES_PER_S, THIRD_PARTY_MARKERS_MISSED_MAX, THIRD_PARTY_QUEUE_MAX,
+    THIRD_PARTY_SILENCE_MAX, THIRD_PARTY_STALL_MAX,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
-use gridlane_dav::third_party::{self, Ending, Event, MarkerReader, SOURCES_FIELD};
+use gridlane_dav::third_party::{self, Ending, Event, MarkerReader, Progress as Marker, SOURCES_FIELD};
 use gridlane_peer::Client;
 use gridlane_peer::http::{Exchange, Purpose, Request};
 use gridlane_peer::patience::Patience;
@@ -51,6 +51,15 @@ pub(super) struct Made {
     pub(super) sources: Option<usize>,
 }
 
+/// How far a COPY went, however it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// The active server has begun to copy: it has answered with 2xx.
+    pub(super) has_begun: bool,
+    /// It has told of the copy: bytes may have moved.
+    pub(super) has_moved: bool,
+}
+
 impl Attempt<'_> {
     /// The active server's end.
     pub(super) fn active(&self) -> &Url {
@@ -73,6 +82,7 @@ impl Attempt<'_> {
         &self,
         client: &Client,
         telling: &mut Telling<'_>,
+        ran: &mut Ran,
         mut stop: Stop<'_>,
     ) -> std::result::Result<Made, Failed> {
         let request = self.request().map_err(Failed::Way)?;
@@ -81,16 +91,19 @@ impl Attempt<'_> {
             biased;
             () = stop.as_mut() => return Err(Failed::File(stopped())),
             sent = sent => sent.map_err(|error| match error.kind() {
+                _ if error.is_unreached() => Failed::Way(error),
+                // It was not sent.
+                ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported => Failed::Way(error),
                 // It may copy although it does not say so.
-                ErrorKind::Timeout => Failed::Unknown(error),
-                _ => Failed::Way(error),
+                _ => Failed::Unknown(error),
             })?,
         };
         if !exchange.status().is_success() {
             return Err(of_status(exchange.into_error().await));
         }
+        ran.has_begun = true;
         let sources = exchange.response.head.headers.single(SOURCES_FIELD).and_then(|said| said.parse().ok());
-        self.follow(exchange, telling, stop).await.map(|()| Made { sources })
+        self.follow(exchange, telling, ran, stop).await.map(|()| Made { sources })
     }
 
     /// The COPY.
@@ -136,9 +149,11 @@ impl Attempt<'_> {
         &self,
         mut exchange: Exchange,
         telling: &mut Telling<'_>,
+        ran: &mut Ran,
         mut stop: Stop<'_>,
     ) -> std::result::Result<(), Failed> {
         telling.begins();
+        let has_made = matches!(exchange.status().code(), 201 | 204);
         let (mut reader, mut buf) = (MarkerReader::new(), vec![0; 8 * 1024]);
         let mut heard = Heard::new();
         let mut ticks = interval(TICK);
@@ -179,7 +194,7 @@ impl Attempt<'_> {
                         events.push(event);
                         true
                     }
-                    None => return Err(self.unknown(&heard, Some(&error))),
+                    None => return Err(self.unknown(&heard, has_made, Some(&error))),
                 },
             };
             heard.anything();
@@ -188,7 +203,8 @@ impl Attempt<'_> {
                     Event::Marker(progress) => {
                         let connections = progress.remote_connections.len();
                         let bytes = progress.bytes.unwrap_or(0);
-                        heard.marker(progress.bytes);
+                        heard.marker(&progress);
+                        ran.has_moved = true;
                         telling.reached(Progress { done_bytes: bytes, size_bytes: None }, connections);
                     }
                     Event::End(Ending::Success) => {
@@ -203,17 +219,17 @@ impl Attempt<'_> {
                 }
             }
             if is_over {
-                return Err(self.unknown(&heard, None));
+                return Err(self.unknown(&heard, has_made, None));
             }
         }
     }
 
-    /// The end of an answer that does not say how the copy has ended.
-    fn unknown(&self, heard: &Heard, broke: Option<&Error>) -> Failed {
+    /// The end of an answer that does not say how the copy has ended. `has_made`: its status says that the target was made.
+    fn unknown(&self, heard: &Heard, has_made: bool, broke: Option<&Error>) -> Failed {
         let why = broke.map(|error| format!(": {}", error.message())).unwrap_or_default();
         let message = format!("the server's answer ended before it said how the copy has ended{why}");
         let error = Error::new(ErrorKind::Network, message).fault(Fault::Peer).endpoint(self.active());
-        match heard.markers == 0 && broke.is_none() {
+        match heard.markers == 0 && broke.is_none() && !has_made {
             // A server that took it for something else.
             true => Failed::Way(error.retryable(false)),
             false => Failed::Unknown(error),
@@ -242,6 +258,8 @@ struct Heard {
     silence: Patience,
     stall: Patience,
     silence_max: Duration,
+    /// The time that it may still wait for its turn.
+    queue: Duration,
     markers: u64,
     marker_at: Instant,
     bytes: Option<u64>,
@@ -253,6 +271,7 @@ impl Heard {
             silence: Patience::new(THIRD_PARTY_SILENCE_MAX),
             stall: Patience::new(THIRD_PARTY_STALL_MAX),
             silence_max: THIRD_PARTY_SILENCE_MAX,
+            queue: THIRD_PARTY_QUEUE_MAX,
             markers: 0,
             marker_at: Instant::now(),
             bytes: None,
@@ -264,17 +283,20 @@ impl Heard {
         self.silence.renew(self.silence_max);
     }
 
-    /// A marker has come, with so many bytes of the copy if it says that.
-    fn marker(&mut self, bytes: Option<u64>) {
+    /// A marker has come.
+    fn marker(&mut self, progress: &Marker) {
         let pause = self.marker_at.elapsed();
         (self.markers, self.marker_at) = (self.markers + 1, Instant::now());
         self.silence_max = self.silence_max.max(pause * THIRD_PARTY_MARKERS_MISSED_MAX);
-        // One that waits for its turn says nothing of bytes.
-        if bytes.is_none() || bytes > self.bytes {
-            let comparing = bytes.unwrap_or(0) / THIRD_PARTY_CHECKSUM_BYTES_PER_S;
+        let is_queued = progress.state.as_ref().is_some_and(|state| state.eq_ignore_ascii_case("queued"));
+        if progress.bytes > self.bytes {
+            let comparing = progress.bytes.unwrap_or(0) / THIRD_PARTY_CHECKSUM_BYTES_PER_S;
             self.stall.renew(THIRD_PARTY_STALL_MAX.saturating_add(Duration::from_secs(comparing)));
+        } else if is_queued && self.bytes.is_none() && self.queue > pause {
+            self.queue -= pause;
+            self.stall.renew(THIRD_PARTY_STALL_MAX);
         }
-        self.bytes = bytes.or(self.bytes);
+        self.bytes = progress.bytes.or(self.bytes);
     }
 
     /// Waits as long as there is hope.
@@ -367,10 +389,25 @@ mod tests {
         let mut heard = Heard::new();
         for bytes in [None, Some(1), Some(1)] {
             heard.anything();
-            heard.marker(bytes);
+            heard.marker(&Marker { bytes, ..Marker::default() });
         }
         heard.silence = Patience::new(Duration::from_secs(10_000));
         let still = heard.bear(std::future::pending::<()>()).await.unwrap_err();
         assert!(still.message().contains("no more bytes for 900 s"), "{still}");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn only_a_queue_is_waited_for_without_bytes_and_not_for_ever() {
+        for (state, most, renews) in [
+            ("Running", THIRD_PARTY_QUEUE_MAX, false),
+            ("Queued", THIRD_PARTY_QUEUE_MAX, true),
+            ("Queued", Duration::ZERO, false),
+        ] {
+            let mut heard = Heard::new();
+            (heard.stall, heard.queue) = (Patience::new(Duration::from_secs(1)), most);
+            heard.marker(&Marker { state: Some(state.to_owned()), ..Marker::default() });
+            let late = heard.bear(std::future::pending::<()>()).await.unwrap_err();
+            // Renewed, it outlasts the silence.
+            assert_eq!(late.message().contains("told nothing"), renews, "{state} {most:?}: {late}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::ends::{clear, exists, is_there, look_at_sources, remove};
 use super::failure::{Failed, is_unable, of_root, stopped};
-use super::http::{Attempt, Made, Stop};
+use super::http::{Attempt, Made, Ran, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
@@ -402,9 +402,9 @@ impl Initiator {
             streams: options.streams,
             modified: looked.facts.modified.filter(|_| rules.preserve_times),
         };
-        let (mut backoff, mut waited) = (Backoff::new(), Duration::ZERO);
+        let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
         let ended = loop {
-            match attempt.run(client, telling, stop.as_mut()).await {
+            match attempt.run(client, telling, &mut ran, stop.as_mut()).await {
                 Err(Failed::Busy(error)) if waited < options.patience => {
                     let pause = error.wait().unwrap_or_else(|| backoff.pause());
                     let pause = pause.clamp(Duration::from_millis(100), options.patience - waited);
@@ -430,7 +430,7 @@ impl Initiator {
                 return self.conclude(&attempt, made, task, looked, telling, stop).await;
             }
             Err(Failed::Unknown(error)) => {
-                return self.settle(&attempt, error, task, looked, telling, stop).await;
+                return self.settle(&attempt, (error, ran), task, looked, telling, stop).await;
             }
             Err(Failed::Way(error)) => {
                 self.refused(key, &error);
@@ -448,13 +448,11 @@ impl Initiator {
             }
             Err(Failed::Busy(error)) => Failed::Busy(error),
         };
-        // A server that refused at once has made nothing.
-        let has_refused =
-            matches!(&failed, Failed::Way(error) | Failed::Busy(error) if error.status().is_some());
+        // What is there without a server that had begun is another's.
         let is_about_another =
             matches!(&failed, Failed::File(error) if error.kind() == ErrorKind::Precondition);
-        if looked.is_there == Some(false) && !has_refused && !is_about_another {
-            clear(client, target).await;
+        if ran.has_begun && !is_about_another {
+            self.leave(task, looked).await;
         }
         Err(failed)
     }
@@ -488,6 +486,14 @@ impl Initiator {
             ends = verify::look(client, &used, target, size_bytes, options) => ends.map_err(Failed::File)?,
         };
         let compared = match ends.compare(target, size_bytes, options) {
+            Ok(compared) if lacks_proof(&compared, task) => tokio::select! {
+                biased;
+                () = stop.as_mut() => Err(stopped()),
+                compared = prove(task) => compared,
+            },
+            compared => compared,
+        };
+        let compared = match compared {
             Ok(compared) => compared,
             Err(error) => {
                 let error = match remove(client, target).await {
@@ -512,7 +518,7 @@ impl Initiator {
     async fn settle(
         &self,
         attempt: &Attempt<'_>,
-        unknown: Error,
+        (unknown, ran): (Error, Ran),
         task: &Task<'_>,
         looked: &Looked,
         telling: &mut Telling<'_>,
@@ -524,19 +530,35 @@ impl Initiator {
         let looking = verify::look(client, &used, target, size_bytes, options);
         let ends = tokio::select! {
             biased;
-            () = stop.as_mut() => Err(stopped()),
+            () = stop.as_mut() => {
+                if ran.has_begun {
+                    self.leave(task, looked).await;
+                }
+                return Err(Failed::File(stopped()));
+            }
             ends = looking => ends,
         };
         let compared = ends.and_then(|ends| ends.compare(target, size_bytes, options));
-        if let Ok(compared) = compared
-            && compared.basis.is_some()
-        {
-            telling.verifies(size_bytes.unwrap_or(0));
-            telling.compared(&compared);
-            return Ok(Done { compared, carrier: carrier(attempt.mode, attempt.active()), keeps_time: None });
+        let why = match compared {
+            Ok(compared) if compared.basis.is_some() && !lacks_proof(&compared, task) => {
+                telling.verifies(size_bytes.unwrap_or(0));
+                telling.compared(&compared);
+                return Ok(Done {
+                    compared,
+                    carrier: carrier(attempt.mode, attempt.active()),
+                    keeps_time: None,
+                });
+            }
+            Ok(_) => "what is at the target cannot be verified".to_owned(),
+            Err(_) if !ran.has_moved && matches!(is_there(client, target).await, Ok(Some(false))) => {
+                return Err(Failed::Way(unknown));
+            }
+            Err(error) => format!("a look at the target: {}", error.message()),
+        };
+        if ran.has_begun {
+            self.leave(task, looked).await;
         }
-        self.leave(task, looked).await;
-        Err(Failed::File(unknown.more("what is at the target is not the file, as far as its server tells")))
+        Err(Failed::File(unknown.more(why)))
     }
 
     /// Sees to it that nothing is left of a new file.
@@ -656,6 +678,23 @@ fn unstated(task: &Task<'_>) -> Unstated {
         ThirdParty::Only => Unstated::Passes,
         ThirdParty::Auto | ThirdParty::Never => Unstated::Reads,
     }
+}
+
+/// True if a checksum is known, and the target's was not compared with it, though it has to be.
+fn lacks_proof(compared: &Compared, task: &Task<'_>) -> bool {
+    let is_known = matches!(wanted(task.options).0, Some((_, Some(_))));
+    let is_proven = matches!(compared.basis, Some(Basis::User | Basis::Metalink));
+    is_known && !is_proven && unstated(task) != Unstated::Passes
+}
+
+/// Compares the target with the checksum that is known, though its server does not state one of that kind.
+async fn prove(task: &Task<'_>) -> Result<Compared> {
+    let (known, basis) = wanted(task.options);
+    let checksum = known.and_then(|(_, right)| right);
+    if let Some(right) = &checksum {
+        verify::compare_unstated(task.client, task.target, right, unstated(task)).await?;
+    }
+    Ok(Compared { basis, checksum, unstated: None })
 }
 
 /// The checksum that is right, with the party that says so; or the kind alone that the user asked for.

@@ -35,9 +35,7 @@ pub(super) async fn look(
     let kinds = kinds(options);
     let size_bytes = size_bytes.unwrap_or(0);
     let mut asking = JoinSet::new();
-    // With the value itself, what sources say is of no interest.
-    let is_known = !known(options).is_empty();
-    for (number, url) in sources.iter().enumerate().filter(|(_, url)| !is_known && url.scheme().is_http()) {
+    for (number, url) in sources.iter().enumerate().filter(|(_, url)| url.scheme().is_http()) {
         let (client, url, kinds) = (client.clone(), url.clone(), kinds.clone());
         asking.spawn(async move { (number, ask(&client, &url, &kinds, size_bytes).await.ok()) });
     }
@@ -151,7 +149,10 @@ impl Ends {
                 let (basis, checksum) = (compared.basis.or(Some(basis)), compared.checksum);
                 compared = Compared { basis, checksum: checksum.or(Some(found.clone())), unstated: None };
             }
-            return Ok(compared);
+            // Else what sources say of another kind is better than nothing.
+            if compared.basis.is_some() {
+                return Ok(compared);
+            }
         }
         let Some((found, votes)) = self.votes(options) else {
             let unstated = options.checksum.as_ref().map(|(kind, _)| *kind);
@@ -262,7 +263,9 @@ mod tests {
         let right = compared(word(5, &[TWO]), vec![word(5, &[ONE])], &given).unwrap();
         assert_eq!(right.basis, Some(Basis::User));
         assert!(compared(word(5, &[ONE]), vec![word(5, &[ONE])], &given).is_err());
-        assert_eq!(compared(word(5, &[MD5]), vec![word(5, &[MD5])], &given).unwrap().basis, None);
+        let other = compared(word(5, &[MD5]), vec![word(5, &[MD5])], &given).unwrap();
+        assert_eq!(other.basis, Some(Basis::Sources { agreeing: 1, said: 1, named: 1 }));
+        assert_eq!(other.unstated, Some(ChecksumKind::Adler32));
         let mut described = Options::default();
         described.known.checksums = vec![MD5.parse().unwrap(), ONE.parse().unwrap()];
         let right = compared(word(5, &[ONE]), vec![None], &described).unwrap();

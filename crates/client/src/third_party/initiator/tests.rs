@@ -200,3 +200,68 @@ async fn every_replica_over_root_is_tried() {
         assert_eq!(absent.asked(RequestId::OPEN) + shut.asked(RequestId::OPEN), before + 2);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_has_made_is_not_removed() {
+    // Refused for being busy; then the file is there, as of another copy.
+    let to = Server::start(|head, before| match head.split(' ').next().unwrap() {
+        "HEAD" if before == 0 => said(404, "", ""),
+        "HEAD" => file("adler32=00000002"),
+        "COPY" => said(507, "", ""),
+        _ => said(204, "", ""),
+    })
+    .await;
+    only(&source().await, &to, Some(Mode::Pull)).await.unwrap_err();
+    assert_eq!((to.asked("COPY"), to.asked("DELETE")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_copy_whose_end_is_not_told_the_target_is_looked_at() {
+    // The connection breaks before the head; or the answer is one without a body.
+    for answer in [String::new(), said(201, "", "")] {
+        for (is_made, is_right) in [(true, true), (true, false), (false, false)] {
+            let answer = answer.clone();
+            let has_head = !answer.is_empty();
+            let digest = if is_right { "adler32=00000001" } else { "adler32=00000002" };
+            let mut copied = false;
+            let to = Server::start(move |head, _| match head.split(' ').next().unwrap() {
+                "COPY" => {
+                    copied = true;
+                    answer.clone()
+                }
+                "HEAD" if copied && is_made => file(digest),
+                "HEAD" => said(404, "", ""),
+                _ => said(204, "", ""),
+            })
+            .await;
+            let ended = only(&source().await, &to, Some(Mode::Pull)).await;
+            assert_eq!((ended.is_ok(), to.asked("COPY")), (is_right, 1), "{ended:?}");
+            // Only what a server has made that had begun is removed.
+            assert_eq!(to.asked("DELETE"), usize::from(has_head && is_made && !is_right), "{ended:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_that_only_the_user_knows_is_compared_or_the_copy_fails() {
+    let mut copied_once = false;
+    let to = Server::start(move |head, _| match head.split(' ').next().unwrap() {
+        "COPY" => {
+            copied_once = true;
+            said(201, "", "success: Created")
+        }
+        "HEAD" if copied_once => file("adler32=00000001"),
+        "HEAD" => said(404, "", ""),
+        _ => said(204, "", ""),
+    })
+    .await;
+    let (from, client) = (source().await, crate::connect(Trust::default()));
+    let md5 = Checksum::from_hex(ChecksumKind::Md5, "d41d8cd98f00b204e9800998ecf8427e");
+    let options = Options { checksum: Some((ChecksumKind::Md5, md5)), ..options() };
+    let ends = (&client, &[from.url.clone()][..], &to.url);
+    let asked = (&options, wish(ThirdParty::Only));
+    let tried = copied(&Initiator::default(), ends, asked, std::future::pending()).await.0;
+    let Tried::Ended(outcome, _) = tried else { panic!("{tried:?}") };
+    let failed = outcome.result.unwrap_err();
+    assert_eq!((failed.kind(), to.asked("DELETE")), (ErrorKind::ChecksumMismatch, 1), "{failed}");
+}
