@@ -25,7 +25,7 @@ use gridlane_store::journal_key::JournalKeys;
 
 use crate::credentials::{Lasting, LastingWatch};
 use crate::metalink::{Described, Naming, describe, describe_found, is_directory};
-use crate::refuse_directory;
+use crate::reading::refuse_directory;
 use crate::target::{Destination, resolve};
 use crate::third_party::{Detour, Initiator, Wish};
 use crate::tree::LeftOut;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridlane_core::{Backoff, Checksum, ChecksumKind, Endpoint, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::third_party::SOURCES_FIELD;
 use gridlane_engine::{Basis, Options, Outcome};
 use gridlane_peer::Client;
@@ -14,9 +14,11 @@ use super::ends::{clear, exists, is_there, look_at_sources, remove};
 use super::failure::{Failed, is_unable, of_root, stopped};
 use super::http::{Attempt, Made, Ran, Stop};
 use super::passive::credential;
+use super::proof::compare_unstated;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
 use super::terms::{Carrier, Detour, Mode, ThirdParty, Unstated, Wish};
+use super::verify::wanted;
 use super::{root, verify};
 use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
@@ -133,7 +135,9 @@ impl Initiator {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
-            _ if task.rules.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
+            _ if task.rules.wish.third_party == ThirdParty::Auto
+                && verify::has_pieces_alone(task.options) =>
+            {
                 let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
@@ -665,11 +669,6 @@ fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
     }
 }
 
-/// True if a metalink tells right bytes from wrong ones by its pieces only: servers that copy do not know it.
-fn has_pieces_alone(options: &Options) -> bool {
-    options.known.pieces.is_some() && options.known.checksums.is_empty()
-}
-
 /// What is to be done where the target's server does not state a checksum of the kind that is known.
 fn unstated(task: &Task<'_>) -> Unstated {
     let is_users = wanted(task.options).1 == Some(Basis::User);
@@ -692,24 +691,9 @@ async fn prove(task: &Task<'_>) -> Result<Compared> {
     let (known, basis) = wanted(task.options);
     let checksum = known.and_then(|(_, right)| right);
     if let Some(right) = &checksum {
-        verify::compare_unstated(task.client, task.target, right, unstated(task)).await?;
+        compare_unstated(task.client, task.target, right, unstated(task)).await?;
     }
     Ok(Compared { basis, checksum, unstated: None })
-}
-
-/// The checksum that is right, with the party that says so; or the kind alone that the user asked for.
-fn wanted(options: &Options) -> (Option<(ChecksumKind, Option<Checksum>)>, Option<Basis>) {
-    let of_metalink = || {
-        let known = options.known.checksums.first()?;
-        Some((known.kind(), Some(known.clone())))
-    };
-    match &options.checksum {
-        Some((kind, Some(value))) => (Some((*kind, Some(value.clone()))), Some(Basis::User)),
-        asked => match of_metalink() {
-            Some(known) => (Some(known), Some(Basis::Metalink)),
-            None => (asked.clone(), None),
-        },
-    }
 }
 
 #[cfg(test)]

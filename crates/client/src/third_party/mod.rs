@@ -19,6 +19,7 @@ mod failure;
 mod http;
 mod initiator;
 mod passive;
+mod proof;
 pub mod root;
 mod telling;
 mod terms;

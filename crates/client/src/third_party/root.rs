@@ -33,11 +33,12 @@ use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{About, Stat, Sync};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::failure::stopped;
+use super::proof::compare_unstated;
 use super::terms::{Copied, Progress, Unstated};
-use super::verify::compare_unstated;
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
-use words::{at_source, at_target, of_copy, stopped, unable};
+use words::{at_source, at_target, of_copy, unable};
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
 const FILE_MODE: u16 = 0o644;

@@ -6,14 +6,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
-use gridlane_dav::digest;
 use gridlane_engine::{Basis, Options};
 use gridlane_peer::Client;
 use tokio::task::JoinSet;
 
 use super::ends::{Word, ask};
+use super::proof::mismatch;
 use super::telling::Compared;
-use super::terms::Unstated;
 
 /// The ends as they are.
 #[derive(Debug)]
@@ -89,24 +88,24 @@ fn known(options: &Options) -> Vec<(Basis, &Checksum)> {
     given.into_iter().chain(options.known.checksums.iter().map(|value| (Basis::Metalink, value))).collect()
 }
 
-/// Compares the target's checksum with one that is right, of a kind that its server did not state with others. `unstated` says
-/// how.
-pub(super) async fn compare_unstated(
-    client: &Client,
-    target: &Url,
-    right: &Checksum,
-    unstated: Unstated,
-) -> Result<()> {
-    if unstated == Unstated::Fails {
-        let message = format!(
-            "the server states no {} of the copy: {right} cannot be compared",
-            digest::name(right.kind())
-        );
-        let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target);
-        return Err(error.hint("let the bytes go through this machine: --tpc auto or never"));
+/// True if a metalink tells right bytes from wrong ones by its pieces only: servers that copy do not know it.
+pub(super) fn has_pieces_alone(options: &Options) -> bool {
+    options.known.pieces.is_some() && options.known.checksums.is_empty()
+}
+
+/// The checksum that is right, with the party that says so; or the kind alone that the user asked for.
+pub(super) fn wanted(options: &Options) -> (Option<(ChecksumKind, Option<Checksum>)>, Option<Basis>) {
+    let of_metalink = || {
+        let known = options.known.checksums.first()?;
+        Some((known.kind(), Some(known.clone())))
+    };
+    match &options.checksum {
+        Some((kind, Some(value))) => (Some((*kind, Some(value.clone()))), Some(Basis::User)),
+        asked => match of_metalink() {
+            Some(known) => (Some(known), Some(Basis::Metalink)),
+            None => (asked.clone(), None),
+        },
     }
-    let found = crate::checksum(client, target, right.kind()).await?;
-    if found == *right { Ok(()) } else { Err(mismatch(target, &found, right)) }
 }
 
 impl Ends {
@@ -194,11 +193,6 @@ impl Ends {
     pub(super) fn size_bytes(&self) -> Option<u64> {
         self.target.as_ref()?.size_bytes
     }
-}
-
-fn mismatch(target: &Url, found: &Checksum, right: &Checksum) -> Error {
-    let message = format!("the copy has {found}, not {right}");
-    Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_engine::{Event, Observer};
 use gridlane_net::tls::Trust;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

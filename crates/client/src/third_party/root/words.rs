@@ -16,11 +16,6 @@ const EXPIRED: &str = "authorization expired";
 /// The refusals of servers that do not copy, or do not in this place.
 const NO_COPIES: [&str; 3] = ["tpc not supported", "tpc not allowed", "not authorized for tpc"];
 
-/// A person or a signal has stopped it.
-pub(super) fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller)
-}
-
 /// A server cannot take part: the bytes can still come by another way.
 pub(super) fn unable(url: &Url) -> Error {
     Error::new(ErrorKind::Unsupported, "the server takes no part in third-party copies").endpoint(url)
