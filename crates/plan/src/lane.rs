@@ -93,6 +93,18 @@ impl Lane {
         }
     }
 
+    /// It is connected.
+    pub(crate) fn be_ready(&mut self, now: Time) {
+        self.state = LaneState::Ready;
+        self.heard_at = now;
+        // The connection that was there had been closed, or another copy has taken it: this one is new.
+        let took = now.since(self.opened_at);
+        if self.is_warm && took > WARM_MAX.max(self.round_trip_or_zero()) {
+            self.is_warm = false;
+            self.rate = RateEstimate::default();
+        }
+    }
+
     /// Puts a request behind those it has.
     pub(crate) fn push(&mut self, now: Time, range: ByteRange) {
         if self.requests.is_empty() {

@@ -513,7 +513,8 @@ fn the_end_of_a_late_request_is_fetched_twice_at_most() {
 
 /// A connection from an earlier copy, of 80 MB/s and 10 ms.
 fn warm(source: SourceId) -> Event {
-    Event::Warm { source, rate_bytes_per_s: 80e6, round_trip: Duration::from_millis(10) }
+    let round_trip = Duration::from_millis(10);
+    Event::Warm { source, connections: 1, expected_bytes: None, rate_bytes_per_s: 80e6, round_trip }
 }
 
 #[test]
@@ -625,7 +626,9 @@ fn a_connection_that_is_there_tells_the_size_before_others_are_made() {
     let mut plan = Plan::new(Settings::default());
     plan.add_source(Time::ZERO);
     let round_trip = Duration::from_millis(300);
-    plan.handle(Time::ZERO, Event::Warm { source: A, rate_bytes_per_s: 10e6, round_trip });
+    let (connections, expected_bytes) = (1, None);
+    let warm = Event::Warm { source: A, connections, expected_bytes, rate_bytes_per_s: 10e6, round_trip };
+    plan.handle(Time::ZERO, warm);
     let mut talk = Talk { plan, now: Time::ZERO };
     assert_eq!(opened(&talk.actions()), [A]);
     assert_eq!(opened(&talk.tell(connected(0))), []);
