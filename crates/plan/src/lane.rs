@@ -322,6 +322,18 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_had_to_be_made_has_a_window_that_must_grow() {
+        let took = |ms| {
+            let mut warm = Lane { is_warm: true, state: LaneState::Opening, ..lane() };
+            warm.rate = RateEstimate::with_prior(Some(1e6));
+            warm.be_ready(at_ms(ms));
+            (warm.is_warm, warm.rate_bytes_per_s(at_ms(ms)))
+        };
+        assert_eq!(took(50), (true, Some(1e6)));
+        assert_eq!(took(200), (false, None));
+    }
+
+    #[test]
     fn a_long_round_trip_is_given_more_time() {
         let mut lane = lane();
         lane.round_trip = Some(Duration::from_millis(800));

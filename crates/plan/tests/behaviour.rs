@@ -635,6 +635,28 @@ fn a_connection_that_is_there_tells_the_size_before_others_are_made() {
     assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), [A; 15]);
 }
 
+/// The lanes of a source on which so many connections are there, before and after the size is told.
+fn opened_warm(connections: usize, expected_mib: u64, size_mib: u64) -> (usize, usize, usize) {
+    let mut plan = Plan::new(Settings::default());
+    plan.add_source(Time::ZERO);
+    let (expected_bytes, round_trip) = (Some(expected_mib * MIB), Duration::from_millis(100));
+    let warm = Event::Warm { source: A, connections, expected_bytes, rate_bytes_per_s: 7e6, round_trip };
+    plan.handle(Time::ZERO, warm);
+    let mut talk = Talk { plan, now: Time::ZERO };
+    let first = opened(&talk.actions()).len();
+    let asked = (0..first as u64).flat_map(|lane| requests(&talk.tell(connected(lane)))).count();
+    (first, asked, opened(&talk.tell(Event::SizeKnown { size_bytes: size_mib * MIB })).len())
+}
+
+#[test]
+fn connections_that_are_there_are_asked_at_once_for_what_was_there_last_time() {
+    assert_eq!(opened_warm(16, 100, 100), (16, 16, 0));
+    assert_eq!(opened_warm(16, 1, 1), (1, 1, 0), "small files take one");
+    assert_eq!(opened_warm(16, 1, 100), (1, 1, 15), "as soon as it is known to be larger");
+    assert_eq!(opened_warm(12, 100, 50), (12, 12, 0), "new ones would begin when it is over");
+    assert_eq!(opened_warm(12, 100, 1000), (12, 12, 4));
+}
+
 #[test]
 fn sources_share_the_lanes_that_the_start_is_worth() {
     let (mut talk, first) = Talk::begin(Settings::default(), 2);

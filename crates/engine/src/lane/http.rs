@@ -29,14 +29,10 @@ use crate::source::Identity;
 /// another connection to matter.
 const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// From this round trip on a connection is worth what its last answers bring in vain.
-const LEFT_ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 /// Bytes that are taken in vain, at most, to keep a connection: what one of sixteen has under way on a path of 1 Gb/s and 130 ms.
 const LEFT_BYTES_MAX: u64 = 1024 * 1024;
-/// They are waited for as long as a new connection would take, and its slow start: [`LEFT_ROUND_TRIPS`], and no less than this.
-const LEFT_MAX: Duration = Duration::from_millis(200);
-/// See [`LEFT_MAX`].
-const LEFT_ROUND_TRIPS: u32 = 6;
+/// They are waited for as long as a new connection takes on a long path, with its slow start.
+const LEFT_MAX: Duration = Duration::from_secs(2);
 
 /// The answer that is being read.
 struct Answer {
@@ -341,21 +337,15 @@ fn connect(lane: &Lane, url: &Url, fresh: bool) -> JoinHandle<Result<Connected>>
 
 /// Leaves a connection whose answers are of no use any more, because others have brought the same bytes. Where few are
 /// left, which are on their way already or soon will be, they are taken, so that the next copy can use the connection: a new
-/// one has a window that must grow.
+/// one has a handshake and a window that must grow.
 fn leave(mut connection: Connection, asked: &VecDeque<ByteRange>, answer: Option<&Answer>) {
-    let Some(round_trip) = connection.round_trip().filter(|round_trip| *round_trip >= LEFT_ROUND_TRIP_MIN)
-    else {
-        return;
-    };
-    let all: u64 = asked.iter().map(|range| range.len()).sum();
+    let all = asked.iter().map(|range| range.len()).fold(0, u64::saturating_add);
     let came = answer.zip(asked.front()).map_or(0, |(answer, first)| answer.at.saturating_sub(first.start()));
-    let left_bytes = all.saturating_sub(came);
-    if asked.is_empty() || left_bytes > LEFT_BYTES_MAX {
+    if asked.is_empty() || all.saturating_sub(came) > LEFT_BYTES_MAX {
         return;
     }
-    let answers = asked.len() - usize::from(answer.is_some());
-    let is_begun = answer.is_some();
-    tokio::spawn(timeout(LEFT_MAX.max(LEFT_ROUND_TRIPS * round_trip), async move {
+    let (is_begun, answers) = (answer.is_some(), asked.len() - usize::from(answer.is_some()));
+    tokio::spawn(timeout(LEFT_MAX, async move {
         if is_begun {
             connection.drain(LEFT_BYTES_MAX as usize).await?;
         }
