@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan check-netem lint fmt clean
+.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -63,6 +63,11 @@ bench-wan: ## copies over emulated wide-area paths beside aria2c, xrdcp, curl an
 	@$(ENV) && cargo test --locked --package gridlane-plan --test scenarios -- --nocapture >bench/results/simulated.txt || \
 		echo 'not every simulated scenario reaches its bound; see bench/results/simulated.txt'
 	@$(ENV) && exec python3 bench/wan.py --gridlane $(GRIDLANE) --simulated bench/results/simulated.txt $(BENCH_OPTIONS)
+
+bench-tpc: ## copies between two servers beside XRootD's, on loopback and over emulated wide areas (an hour; BENCH_OPTIONS=--quick)
+	@sh scripts/bootstrap.sh --bench-tpc
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
 check-netem: ## the back end netem of gridlane wan, in a virtual machine whose kernel has it
 	@sh scripts/bootstrap.sh

@@ -76,11 +76,18 @@ class Pairs:
             "passed": ratio["low"] >= target,
         })
 
+    def without_figures(self, name, target, status, passed=None):
+        """A row that could not be measured, and why."""
+        self.add({"name": name, "unit": "MB/s", "target": target, "ratio": None, "status": status, "passed": passed})
+
     def add(self, row):
         self.rows.append(row)
         ratio = row["ratio"]
+        if not ratio:
+            print(f"{row['name']:72} {row['status']}", flush=True)
+            return
         verdict = {True: "pass", False: "FAIL", None: ""}[row["passed"]]
-        print(f"{row['name']:72} {ratio['median']:5.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}] {verdict:4} {values(row)}", flush=True)
+        print(f"{row['name']:72} {ratio['median']:5.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}] {verdict:4} {values(row)} {row.get('note', '')}".rstrip(), flush=True)
 
 
 def values(row):

@@ -224,7 +224,7 @@ class Xrootd:
 
     name = "xrootd"
 
-    def __init__(self, directory, prefix, certificate, key, http=False):
+    def __init__(self, directory, prefix, certificate, key, http=False, more=""):
         prefix.mkdir()
         admin, self._port = prefix / "admin", _free_port()
         admin.mkdir()
@@ -235,6 +235,7 @@ class Xrootd:
             admin=admin, root=directory, port=self._port, certificate=prefix / "cert.pem", key=prefix / "key.pem",
         )
         conf += XROOTD_HTTP_CONF.format(port=self._port) if http else ""
+        conf += more
         (prefix / "xrootd.conf").write_text(conf)
         (prefix / "key.pem").chmod(0o600)
         command = ["xrootd", "-n", "bench", "-c", str(prefix / "xrootd.conf"), "-l", str(prefix / "log")]

@@ -89,31 +89,51 @@ class Page:
 
 def write_page(path, page, facts, rows, stolen):
     """Markdown, the caveats first."""
-    n = rows[0]["ratio"]["n"]
     lines = [
         *head(page.title, page.script, page.command),
         f"- Client and server share {facts['cores']} cores over loopback: every figure is bound by CPU, and a cheaper client",
         "  makes its server look faster. There is no network here: latency and loss are not shown.",
         f"- {stolen:.0f} % of the CPU time was stolen by the hypervisor during the runs. Rates of single runs are noisy; only the",
         "  ratios of paired runs count, and of those the lower end of the interval.",
-        f"- n = {n} pairs of alternating runs (A B A B). `ratio` is gridlane's rate over the peer's in the same pair: its median",
-        "  and the 95 % interval of the median by order statistics, which assumes nothing about the distribution."
-        + ("" if rows[0]["ratio"]["exact"] else " **Too few pairs for that here: the extremes are shown.**"),
+        *pairs_said(rows),
         *(f"- {caveat}" for caveat in page.caveats),
         "",
         *environment(facts),
         "",
         "## Figures",
         "",
+        *table(rows),
+    ]
+    save(path, [*lines, *page.after])
+
+
+def pairs_said(rows):
+    """How the rows were measured, as lines of a page."""
+    ratio = next(row["ratio"] for row in rows if row["ratio"])
+    return [
+        f"- n = {ratio['n']} pairs of alternating runs (A B A B). `ratio` is gridlane's rate over the peer's in the same pair: its median",
+        "  and the 95 % interval of the median by order statistics, which assumes nothing about the distribution."
+        + ("" if ratio["exact"] else " **Too few pairs for that here: the extremes are shown.**"),
+    ]
+
+
+def table(rows):
+    """The rows as lines of a page."""
+    return [
         "| work | gridlane MB/s | peer MB/s | ratio | 95 % interval | CPU gridlane | CPU peer | target | |",
         "| --- | ---: | ---: | ---: | :---: | :---: | :---: | :---: | :---: |",
+        *map(_table_row, rows),
     ]
-    lines += [_table_row(row) for row in rows]
-    save(path, [*lines, *page.after])
 
 
 def _table_row(row):
     ratio = row["ratio"]
+    name = f"{row['name']} ({row['note']})" if row.get("note") else row["name"]
+    target = f"≥ {row['target']:.2f}" if row["target"] else f"≤ {row['at_most']:.2f}" if row.get("at_most") else "none yet"
+    verdict = {True: "pass", False: "**fail**", None: ""}[row["passed"]]
+    if not ratio:
+        status = " ".join(row["status"].split()).replace("|", "\\|")
+        return "| " + " | ".join([name, *["-"] * 6, target, f"{verdict} {status}".strip()]) + " |"
     unit = row["unit"]
     ours, peer = row["gridlane"], row.get("peer")
 
@@ -130,14 +150,14 @@ def _table_row(row):
         return f"{side['client_cpu']:.2f} + {side['server_cpu']:.2f}" if unit == "MB/s" else "-"
 
     cells = [
-        row["name"],
+        name,
         rate(ours),
         rate(peer) if peer else f"bound {row['bound'] / 1e6:.0f}",
         f"{ratio['median']:.2f}",
         f"{ratio['low']:.2f} – {ratio['high']:.2f}",
         cpu(ours),
         cpu(peer) if peer else "-",
-        f"≥ {row['target']:.2f}" if row["target"] else f"≤ {row['at_most']:.2f}" if row.get("at_most") else "none yet",
-        {True: "pass", False: "**fail**", None: ""}[row["passed"]],
+        target,
+        verdict,
     ]
     return "| " + " | ".join(cells) + " |"

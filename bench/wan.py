@@ -71,10 +71,12 @@ def arguments():
 class Bench:
     """What all scenarios share."""
 
+    scenarios, hosts, shelf_type, lab_type = SCENARIOS, HOSTS, Shelf, Lab
+
     def __init__(self, options, work):
         self.options, self.quick = options, options.quick
         self.rounds = 1 if options.quick else options.rounds
-        self.shelf = Shelf(work or Path("/"), options.gridlane, HOSTS) if work else Plan()
+        self.shelf = self.shelf_type(work, options.gridlane, self.hosts) if work else Plan()
         self.failures, self.has_failed, self.sections = [], False, []
         self.results = ROOT / "bench/results" / f"{datetime.now():%Y%m%dT%H%M%S}-wan.json"
 
@@ -87,7 +89,7 @@ class Bench:
         return list(map(self.megabytes, [max(megabytes)] if self.quick else megabytes))
 
     def chosen(self):
-        for scenario_type in SCENARIOS:
+        for scenario_type in self.scenarios:
             scenario = scenario_type(self)
             for row in scenario.rows():
                 if is_chosen(f"{scenario.name}: {row.name}", self.options):
@@ -126,7 +128,7 @@ class Bench:
         place = scenario.place()
         print(f"\n{scenario.title}", flush=True)
         began = time.monotonic()
-        with Lab(self.shelf, place) as lab:
+        with self.lab_type(self.shelf, place) as lab:
             results = []
             for row in rows:
                 results.append(row.measure(lab))

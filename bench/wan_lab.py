@@ -26,6 +26,7 @@ class Place:
     sites: tuple  # with servers, the nearest first
     servers: tuple = ("nginx",)
     liar: str = ""  # the site whose files are not what they should be
+    towards: str = CLIENT  # the site that files go to
 
 
 @dataclass
@@ -122,23 +123,30 @@ class Lab:
     def _fill(self):
         self.state = self.network.show()
         addresses = {node["name"]: node["addresses"] for node in self.state["nodes"]}
-        self.paths = {path["from"]: path for path in self.state["paths"] if path["to"] == CLIENT}
+        self.paths = {path["from"]: path for path in self.state["paths"] if path["to"] == self.place.towards}
         self.client = Client(self.network, CLIENT, self.directory / "errors")
-        identity = self.shelf.identity
         for site in self.place.sites:
-            export = self.shelf.lies if site == self.place.liar else self.shelf.export
             directory = self.directory / site
             directory.mkdir(mode=0o755)
             for kind, servers in self.servers.items():
-                where = (self.network, site, directory / kind, export)
-                servers[site] = {
-                    "nginx": lambda: Nginx(*where, identity),
-                    "serve": lambda: GridlaneServe(*where, identity, self.shelf.binary, addresses[site]),
-                    "xrootd": lambda: XRootD(*where),
-                }[kind]()
+                servers[site] = self.server(kind, site, directory / kind, addresses[site])
         for servers in self.servers.values():
             for server in servers.values():
                 self.wait_for(server)
+
+    def server(self, kind, site, directory, addresses):
+        """Starts a server of this kind there."""
+        export = self.shelf.lies if site == self.place.liar else self.shelf.export
+        where, identity = (self.network, site, directory, export), self.shelf.identity
+        return {
+            "nginx": lambda: Nginx(*where, identity),
+            "serve": lambda: GridlaneServe(*where, identity, self.shelf.binary, addresses),
+            "xrootd": lambda: XRootD(*where),
+        }[kind]()
+
+    def serving(self, tool):
+        """The servers that a client's run keeps busy."""
+        return [self.servers[kind][site] for kind, site in tool.sources]
 
     def __exit__(self, *_):
         for servers in self.servers.values():
@@ -198,7 +206,7 @@ class Lab:
         """Runs a client to its end; `keep` leaves what an earlier run has left. The copy is compared outside the time."""
         if not keep:
             self.shelf.remove_target()
-        servers = [self.servers[kind][site] for kind, site in tool.sources]
+        servers = self.serving(tool)
         before, ticks, served = self.checked(), ticks_now(), sum(map(cpu_s, servers))
         run = self.client.begin(tool.command, tool.limit_s, tool.keeps_events)
         self.pid = run["pid"]

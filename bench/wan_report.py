@@ -56,7 +56,7 @@ def write_page(path, command, facts, sections, failures, simulated):
     ]
     shown = set()
     for section in sections:
-        lines += [f"## {section['title']}", "", *_section(section, shown)]
+        lines += [f"## {section['title']}", "", *section_lines(section, shown)]
     save(path, lines)
 
 
@@ -127,7 +127,8 @@ def _figure_line(name, figure):
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _section(section, shown):
+def section_lines(section, shown):
+    """A scenario's rows. Of networks that are `shown` already it says nothing more."""
     for line in section["about"]:
         yield line
     if section["about"]:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -151,10 +152,10 @@ class Nginx(Server):
 class GridlaneServe(Server):
     name, port = "gridlane serve", 8443
 
-    def __init__(self, network, site, directory, export, identity, gridlane, addresses):
+    def __init__(self, network, site, directory, export, identity, gridlane, addresses, *more):
         directory.mkdir(parents=True)
         command = [gridlane, "serve", export, "--cert", identity.certificate, "--key", identity.key]
-        command += ["--access-log", "off", "--insecure-allow-anonymous"]
+        command += ["--access-log", "off", "--insecure-allow-anonymous", *more]
         for address in addresses:
             host = f"[{address}]" if ":" in address else address
             command += ["--listen", f"{host}:{self.port}"]
@@ -163,7 +164,7 @@ class GridlaneServe(Server):
 
 
 XROOTD_CONF = """\
-all.export / r/o
+all.export / {rights}
 oss.localroot {root}
 all.adminpath {directory}/admin
 all.pidpath {directory}/admin
@@ -175,10 +176,13 @@ xrd.network nodnr
 class XRootD(Server):
     name, port = "xrootd", 1094
 
-    def __init__(self, network, site, directory, export):
+    def __init__(self, network, site, directory, export, rights="r/o", more="", files=()):
+        """`more` are lines of the configuration, `files` what it needs a copy of: a key has to be its own."""
         (directory / "admin").mkdir(parents=True)
+        for file in files:
+            shutil.copy(file, directory)
         conf = directory / "xrootd.cfg"
-        conf.write_text(XROOTD_CONF.format(root=export, directory=directory, port=self.port))
+        conf.write_text(XROOTD_CONF.format(root=export, directory=directory, port=self.port, rights=rights) + more)
         # It refuses to run as root. Not with its own option -R: changing user like that would let it outlive us.
         if os.getuid() == 0:
             subprocess.run(["chown", "-R", "xrootd:", str(directory)], check=True)
@@ -206,7 +210,7 @@ class Identity:
         new = [
             "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
         ]
-        names = "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)
+        names = "subjectAltName=" + ",".join(f"{'IP' if host[0].isdigit() else 'DNS'}:{host}" for host in hosts)
         _quiet(*new, "-subj", "/CN=bench-wan authority", "-keyout", authority_key, "-out", self.authority)
         _quiet(
             *new, "-CA", self.authority, "-CAkey", authority_key, "-subj", "/CN=bench-wan", "-addext", names,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from wan_sites import GridlaneServe, Nginx, XRootD
 
-PORTS = {"nginx": Nginx.port, "serve": GridlaneServe.port, "xrootd": XRootD.port}
-PROTOCOLS = {"nginx": "https", "serve": "https", "xrootd": "root"}
+PORTS = {"nginx": Nginx.port, "serve": GridlaneServe.port, "xrootd": XRootD.port, "xrootd-https": XRootD.port}
+PROTOCOLS = {"nginx": "https", "serve": "https", "xrootd": "root", "xrootd-https": "https"}
 
 # A client that takes longer is hung; its run counts as failed.
 LIMIT_S = 120

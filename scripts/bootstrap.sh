@@ -11,6 +11,7 @@
 #   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
 #   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
+#   scripts/bootstrap.sh --bench-tpc and what `make bench-tpc` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
 # are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
@@ -43,19 +44,20 @@
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD; fsspec; SciTokens
-#   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`
+#   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`, and counts
+#                        connections in `make bench-tpc`
 #   stress               keeps the machine busy in `make test-long`
 #   strace               counts the system calls of what the tests run
-#   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan` and `make bench-root`
+#   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan`, `make bench-root` and `make bench-tpc`
 #   apache2-bin davix rclone wrk openssl   peers and tools of `make bench`
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc]" >&2
     exit 2
     ;;
 esac
@@ -159,6 +161,13 @@ case $purpose in
     need openssl openssl
     need htpasswd apache2-utils
     need voms-proxy-fake voms-clients
+    ;;
+--bench-tpc)
+    need python3 python3
+    need openssl openssl
+    need ip iproute2
+    need xrootd xrootd-server
+    need xrdcp xrootd-client
     ;;
 --bench-wan)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac

@@ -69,9 +69,11 @@ fn check(args: &CpArgs) -> Result<()> {
         return wrong("--tpc-mode is about copies between servers", "leave out --tpc never");
     }
     if args.tpc == Tpc::Only {
-        let ends = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
+        // A metalink of this machine may name files of servers.
+        let sources = args.paths.source.iter().filter(|source| args.no_metalink || !is_metalink_name(source));
+        let mut ends = sources.chain(&args.mirror).chain([&args.paths.target]);
         let is_here = |text: &&String| parse(text).is_ok_and(|url| url.scheme() == Scheme::File);
-        if let Some(here) = ends.into_iter().find(is_here) {
+        if let Some(here) = ends.find(is_here) {
             return wrong(
                 &format!("--tpc only is about copies between servers, and {here} is on this machine"),
                 "leave it out",
@@ -105,6 +107,10 @@ fn existing(args: &CpArgs) -> Existing {
         (false, true) => Existing::Replace,
         (false, false) => Existing::Refuse,
     }
+}
+
+fn is_metalink_name(name: &str) -> bool {
+    [".meta4", ".metalink"].iter().any(|end| name.ends_with(end))
 }
 
 fn wish(args: &CpArgs) -> Wish {

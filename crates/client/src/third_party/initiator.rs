@@ -16,10 +16,13 @@ use super::http::{Attempt, Made, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::{Carrier, Detour, Mode, ThirdParty, Wish, root, verify};
+use super::terms::{Carrier, Detour, Mode, ThirdParty, Wish};
+use super::{root, verify};
 use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
 
+/// A server that refuses so many files in a row, for whatever reason of its own, is taken for one that makes no copies.
+const REFUSALS_MAX: u32 = 3;
 /// Servers that are remembered. Beyond that all are forgotten, and asking again costs a request.
 const SERVERS_MAX: usize = 1024;
 
@@ -33,6 +36,8 @@ pub(crate) struct Initiator {
 struct Known {
     /// Servers that make no copies as the active one.
     unable: HashMap<(Endpoint, Mode), Error>,
+    /// Refusals of servers since the last copy that one of them has begun.
+    refusals: HashMap<(Endpoint, Mode), u32>,
     /// The number of sources that a server takes.
     sources_max: HashMap<Endpoint, usize>,
     /// Servers of which that was told.
@@ -113,12 +118,23 @@ impl Initiator {
         observer: &mut dyn FileObserver,
         mut stop: Stop<'_>,
     ) -> Tried {
-        let Some(pair) = Pair::of(task) else { return Tried::Streams };
         let mut telling = Telling::new(observer, task.sources);
+        let Some(pair) = Pair::of(task) else {
+            if task.rules.wish.third_party != ThirdParty::Only {
+                return Tried::Streams;
+            }
+            let message = "a source is on this machine, and only servers were to copy";
+            let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(task.target);
+            return Tried::Ended(Box::new(telling.end(Err(error))), None);
+        };
         telling.size(task.options.known.size_bytes.or(task.facts.size_bytes));
         let done = match pair {
             _ if task.options.limit.is_some() => {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
+                Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
+            }
+            _ if task.rules.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
+                let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
             Pair::Mixed => {
@@ -174,7 +190,7 @@ impl Initiator {
             ..RootThirdParty::default()
         };
         let mut is_new = true;
-        let mut told = |progress: super::Progress| {
+        let mut told = |progress: super::terms::Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();
@@ -221,7 +237,9 @@ impl Initiator {
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
         let mut refused: Option<(Mode, Error)> = None;
         for mode in modes(task.rules.wish) {
-            if let Some((_, why)) = &refused {
+            if let Some((_, why)) = &refused
+                && !self.is_hopeless(mode, task)
+            {
                 telling.detour(Detour::OtherMode(mode), why);
             }
             match self.in_mode(mode, task, &looked, telling, stop.as_mut()).await {
@@ -277,11 +295,19 @@ impl Initiator {
         mut stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
         let own: Vec<&Url> = task.sources.iter().filter(|url| url.scheme().is_http()).collect();
-        let takes_all = mode == Mode::Pull
+        let mut takes_all = false;
+        if mode == Mode::Pull && task.sources.len() > 1 {
+            takes_all = tokio::select! {
+                biased;
+                () = stop.as_mut() => return Err(Failed::File(stopped())),
+                most = self.sources_max(task.client, task.target) => most >= task.sources.len(),
+            };
+        }
+        if let Some(first) = own.first()
             && task.sources.len() > 1
-            && self.sources_max(task.client, task.target).await >= task.sources.len();
-        if task.sources.len() > 1 && !takes_all {
-            let active = if mode == Mode::Pull { task.target } else { own[0] };
+            && !takes_all
+        {
+            let active = if mode == Mode::Pull { task.target } else { *first };
             if self.lock().told.insert(active.endpoint()) {
                 telling.detour(Detour::OneSource, &one_source(active));
             }
@@ -361,17 +387,27 @@ impl Initiator {
             None => error,
         };
         let failed = match ended {
-            Ok(made) => return self.conclude(&attempt, made, task, looked, telling, stop).await,
+            Ok(made) => {
+                self.lock().refusals.remove(&key);
+                return self.conclude(&attempt, made, task, looked, telling, stop).await;
+            }
             Err(Failed::Unknown(error)) => {
                 return self.settle(&attempt, error, task, looked, telling, stop).await;
             }
             Err(Failed::Way(error)) => {
-                if is_unable(&error) {
-                    self.remember_unable(key, &error);
-                }
+                self.refused(key, &error);
                 Failed::Way(lacking(error))
             }
-            Err(Failed::File(error)) => Failed::File(lacking(error)),
+            Err(Failed::File(error)) => {
+                let is_of_old = looked.is_there == Some(true)
+                    && !client.http.keeps_existing(target)
+                    && error.kind() != ErrorKind::Precondition;
+                let error = lacking(error);
+                Failed::File(match is_of_old {
+                    true => error.more("the file that was at the target may be lost"),
+                    false => error,
+                })
+            }
             Err(Failed::Busy(error)) => Failed::Busy(error),
         };
         // A server that refused at once has made nothing.
@@ -489,12 +525,28 @@ impl Initiator {
         sources_max
     }
 
-    fn remember_unable(&self, key: (Endpoint, Mode), why: &Error) {
+    /// A server has refused to make a copy.
+    fn refused(&self, key: (Endpoint, Mode), why: &Error) {
+        // What it says of credentials may be another thing in another directory; and words in markers are about the other server.
+        let is_its_own = why.status().is_some_and(|status| !matches!(status, 401 | 403));
         let mut known = self.lock();
-        if known.unable.len() >= SERVERS_MAX {
-            known.unable.clear();
+        if known.unable.len() + known.refusals.len() >= SERVERS_MAX {
+            (known.unable, known.refusals) = Default::default();
         }
-        known.unable.insert(key, why.clone());
+        let refusals = known.refusals.entry(key.clone()).or_default();
+        *refusals += u32::from(is_its_own);
+        if is_unable(why) || *refusals >= REFUSALS_MAX {
+            known.unable.insert(key, why.clone());
+        }
+    }
+
+    /// True if the active server of a mode is known to make no copies.
+    fn is_hopeless(&self, mode: Mode, task: &Task<'_>) -> bool {
+        let active = match mode {
+            Mode::Pull => Some(task.target),
+            Mode::Push => task.sources.first(),
+        };
+        active.is_some_and(|active| self.lock().unable.contains_key(&(active.endpoint(), mode)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -523,6 +575,11 @@ fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
         Some(endpoint) => both.endpoint(endpoint),
         None => both,
     }
+}
+
+/// True if a metalink tells right bytes from wrong ones by its pieces only: servers that copy do not know it.
+fn has_pieces_alone(options: &Options) -> bool {
+    options.known.pieces.is_some() && options.known.checksums.is_empty()
 }
 
 /// The checksum that is right, with the party that says so; or the kind alone that the user asked for.

@@ -461,7 +461,7 @@ async fn begin(
             {
                 return Err(protocol(format!("it announced {} and then {length} bytes", came.range)));
             }
-            if first && response.keeps_alive {
+            if first && response.keeps_alive && !head.loses_requests() {
                 lane.tell(Notice::Pipelines { lane: lane.id });
             }
             Ok(Begun::Bytes(Answer { at: came.range.start(), end: Some(came.range.end()) }))

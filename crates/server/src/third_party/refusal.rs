@@ -1,6 +1,6 @@
 //! The status for a copy that failed before anything was moved, where the client is still waiting for one.
 
-use gridlane_core::{Error, ErrorKind};
+use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_dav::Status;
 use gridlane_front::reply::Reply;
 
@@ -9,6 +9,10 @@ use gridlane_front::reply::Reply;
 pub(crate) fn reply(error: &Error) -> Reply {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NOT_FOUND,
+        // The other server's certificate: the client lacks no right, and gfal2 would not try another way after 403.
+        ErrorKind::Denied if error.status().is_none() && error.whose_fault() == Fault::Peer => {
+            Status::BAD_GATEWAY
+        }
         ErrorKind::Denied => Status::FORBIDDEN,
         ErrorKind::Usage => Status::BAD_REQUEST,
         ErrorKind::Precondition => Status::PRECONDITION_FAILED,

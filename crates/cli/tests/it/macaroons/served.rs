@@ -39,6 +39,7 @@ impl Site {
         let host = pki.credential("host");
         let config = format!(
             r#"
+ca = ["{authority}"]
 [serve]
 listen = ["127.0.0.1:0"]
 cert = "{cert}"
@@ -67,6 +68,7 @@ under = "/open"
             cert = host.cert.display(),
             key = host.key.display(),
             authorities = pki.certificates().display(),
+            authority = pki.join("ca/cert.pem").display(),
         );
         let config = config.replace('@', text_of(scratch.path()));
         let file = scratch.file("serve.toml", config.as_bytes());
@@ -400,7 +402,8 @@ fn asked_by_proxy_and_used(site: &Site) {
     until("the log says that a macaroon was used", || {
         let text = fs::read_to_string(&log).unwrap_or_default();
         records = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let is_transfer = |record: &Value| record["method"] == "GET" || record["method"] == "PUT";
+        let is_transfer =
+            |record: &Value| ["GET", "PUT", "COPY"].iter().any(|method| record["method"] == **method);
         records.iter().any(|record| is_transfer(record) && record["identity"]["kind"] == "macaroon")
     });
     let by_proxy: Vec<&Value> =
