@@ -2,7 +2,7 @@
 
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Url};
 
-use super::Mode;
+use super::terms::Mode;
 
 /// The end of an attempt that did not succeed.
 #[derive(Debug)]

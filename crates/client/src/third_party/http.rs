@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::failure::{Failed, of_last_line, of_status, stopped};
 use super::telling::Telling;
-use super::{Mode, Progress};
+use super::terms::{Mode, Progress};
 
 /// A future that completes when the user wants no more.
 pub(super) type Stop<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;

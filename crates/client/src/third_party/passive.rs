@@ -11,7 +11,7 @@ use gridlane_core::{Error, Result, Secret, Url};
 use gridlane_peer::{Client, sends_password};
 use percent_encoding::percent_decode_str;
 
-use super::Mode;
+use super::terms::Mode;
 use crate::macaroon::ask_macaroon;
 
 /// The value of `Authorization` for the passive server.

@@ -33,7 +33,7 @@ use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{About, Stat, Sync};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{Copied, Progress};
+use super::terms::{Copied, Progress};
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
 use words::{at_source, at_target, of_copy, stopped, unable};
