@@ -27,7 +27,7 @@ timing_it='votes:: restarts:: trouble:: upload:: hostile:: mirrors:: exchange:: 
     shares:: changing:: lifecycle:: limits:: operations:: get:: streams:: root_sessions:: root_reading:: root_identity::
     hardships:: shortage:: first_hour::another at_the_prompt::completion root_client::uploads
     serve:: server_killed:: small_files:: statuses:: resume stubborn:: operate:: root_copy::round_trips wan
-    hung:: targets::a_copy targets::a_device'
+    hung:: targets::a_copy targets::a_device third_party::killed third_party::many'
 timing_programs='--test stream --test threads --test crowd --test root_crowd --test waiting --test second'
 # Those that measure: what scripts/test.sh runs by itself.
 measuring=$(sed -n "s/^measuring='\(.*\)'$/\1/p" scripts/test.sh)

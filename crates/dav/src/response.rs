@@ -110,6 +110,13 @@ impl ResponseHead {
         self.headers.list("content-encoding").find(|coding| !coding.eq_ignore_ascii_case("identity"))
     }
 
+    /// True if its server loses requests that come before it has begun to answer those in front of them: XRootD (5.5.3) looks
+    /// for the next one at the socket and not among the bytes that it has read, and there it waits for ever.
+    pub fn loses_requests(&self) -> bool {
+        let is_xrootd = |name: &str| name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("xrootd"));
+        self.headers.get("server").is_some_and(is_xrootd)
+    }
+
     /// `Content-Range` of a 206; an error when it is there and cannot be read.
     pub fn content_range(&self) -> Result<Option<ContentRange>> {
         match self.headers.get("content-range") {
@@ -309,6 +316,21 @@ mod tests {
             assert!(ResponseHead::parse(bad.as_bytes()).is_err(), "{bad:.60}");
         }
         assert!(head("HTTP/1.1 206 x\r\nContent-Range: bytes x\r\n\r\n").content_range().is_err());
+    }
+
+    #[test]
+    fn servers_that_lose_requests() {
+        for (server, loses) in [
+            ("XrootD/v5.5.3", true),
+            ("xrootd", true),
+            ("nginx/1.22.1", false),
+            ("gridlane/0.1.0", false),
+            ("", false),
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\nServer: {server}\r\n\r\n");
+            let (head, _) = ResponseHead::parse(head.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.loses_requests(), loses, "{server}");
+        }
     }
 
     proptest! {

@@ -79,6 +79,10 @@ impl Request<'_> {
             return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
         };
         let asked = CopyRequest::parse(&self.head.headers).map_err(refused)?;
+        let Some(place) = third_party.place() else {
+            let what = "too many third-party copies run and wait on this server";
+            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
+        };
         let ends = match &asked {
             None => {
                 self.within(&self.destination()?, overwrites(&self.head.headers).map_err(refused)?).await?
@@ -91,10 +95,6 @@ impl Request<'_> {
         let remotes = asked.as_ref().map_or(&[][..], |asked| &asked.remotes);
         let used = ends.sources.len();
         let mut client = self.client(third_party, remotes, asked.as_ref().and_then(|asked| asked.scitag))?;
-        let Some(place) = third_party.place() else {
-            let what = "too many third-party copies run and wait on this server";
-            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
-        };
         client.http.sends_heads = !asked.as_ref().is_some_and(|asked| asked.no_head);
         let job = Job {
             sources: ends.sources,
@@ -142,7 +142,11 @@ impl Request<'_> {
         if let Phase::Ended(Err(failed)) = running.phase()
             && failed.is_early
         {
-            return Err(running.refused_here().unwrap_or_else(|| refusal::reply(&failed.error)));
+            let of_copy = || match failed.is_too_large {
+                true => Reply::failure(Status::CONTENT_TOO_LARGE, refusal::cause(&failed.error)),
+                false => refusal::reply(&failed.error),
+            };
+            return Err(running.refused_here().unwrap_or_else(of_copy));
         }
         let (markers, first) = Markers::begin(running);
         Ok(Reply::new(Status::ACCEPTED)

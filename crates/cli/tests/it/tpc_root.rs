@@ -10,6 +10,7 @@ use gridlane_client::third_party::{Copied, Progress};
 use gridlane_core::{ChecksumKind, Error, ErrorKind, Url};
 use gridlane_net::tls::Trust;
 
+use crate::support::serve::Server;
 use crate::support::xrootd::{Xrootd, hashed_authorities, open_to_all};
 use crate::support::{MIB, SOON, Scratch, assert_same, checksum, content, names, needs_root, until};
 
@@ -273,4 +274,33 @@ fn a_full_disk_says_so() {
     let short = short.unwrap_err();
     assert!(short.kind() == ErrorKind::Protocol && short.advice().is_some(), "{short}");
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// `gridlane serve` takes both parts too, beside itself and beside xrootd.
+#[test]
+fn our_server_is_either_end() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let serve =
+        |scratch: &Scratch| Server::with(&scratch.dir("export"), &["--allow-write", "--durability", "none"]);
+    let (one, two, xrootd) = (serve(&scratch), serve(&other), part());
+    let of = |server: &Server, name: &str| server.url("").replacen("http:", "root:", 1) + "/" + name;
+    let options = RootThirdParty { make_parents: true, requires_checksum: true, ..RootThirdParty::default() };
+    for size in [0, 1, 30 * MIB] {
+        let (bytes, name) = (content(size as u64 + 9, size), format!("f{size}"));
+        fs::write(scratch.join("export").join(&name), bytes.as_slice()).unwrap();
+        let to = format!("new/{name}");
+        let steps = [
+            (of(&one, &name), of(&two, &to), other.join("export").join(&to)),
+            (of(&two, &to), xrootd.url(&to), xrootd.exported(&to)),
+            (xrootd.url(&to), of(&one, &to), scratch.join("export").join(&to)),
+        ];
+        for (from, to, made) in steps {
+            copy_one(&from, &to, &options).unwrap_or_else(|error| panic!("{from} {to}: {error}"));
+            assert_same(&fs::read(made).unwrap(), &bytes);
+        }
+    }
+    let there = copy_one(&of(&one, "f1"), &of(&two, "new/f1"), &RootThirdParty::default()).unwrap_err();
+    assert_eq!(there.kind(), ErrorKind::Precondition, "{there}");
+    let gone = copy_one(&of(&one, "none"), &of(&two, "f"), &RootThirdParty::default()).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
 }

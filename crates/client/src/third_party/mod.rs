@@ -12,7 +12,7 @@
 //! What is wrong with the file itself (there is none, there is one already, no room, another checksum) is the end of the
 //! copy: no other way would change it. So is a copy that broke off after bytes had moved.
 //!
-//! Read first: [`Wish`], `initiator`, then `http` and `root`.
+//! Read first: `terms`, `initiator`, then `http` and `root`.
 
 mod ends;
 mod failure;

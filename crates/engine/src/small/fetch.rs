@@ -373,6 +373,9 @@ impl Fetcher<'_> {
         let Some(Requested { file, at }) = self.asked.front() else { return Err(End::Lost) };
         let (url, at) = (file.url.clone(), *at);
         let told = self.judge(&response, file);
+        if response.head.loses_requests() {
+            self.origin.is_one_by_one.store(true, Relaxed);
+        }
         let answer = match told {
             None if self.is_large(&response) => {
                 self.origin.large.fetch_add(1, Relaxed);

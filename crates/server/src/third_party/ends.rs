@@ -8,7 +8,7 @@ use gridlane_front::reply::Reply;
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::target::TargetOptions;
-use gridlane_store::{Completion, Object, ObjectPath, Opened, Storage, StoreError, Target};
+use gridlane_store::{Completion, Expectation, Object, ObjectPath, Opened, Storage, StoreError, Target};
 
 use crate::digests::Digests;
 use crate::export::{Export, Spot};
@@ -63,6 +63,11 @@ impl Landing {
     /// The same with the directories that are missing, if `parents`; and for a file of so many bytes.
     pub(crate) fn making(self, parents: bool, expected_bytes: Option<u64>) -> Landing {
         Landing { parents, expected_bytes, ..self }
+    }
+
+    /// True if nothing may have the name of the file before.
+    pub(crate) fn is_for_new_file(&self) -> bool {
+        self.completion.expectation == Expectation::Absent
     }
 
     /// The target for the engine.

@@ -9,8 +9,8 @@ use gridlane_front::reply::Reply;
 pub(crate) fn reply(error: &Error) -> Reply {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NOT_FOUND,
-        // What the other server refuses is the client's to mend; that it is not trusted here is not, and another way may work.
-        ErrorKind::Denied if error.status().is_none() && error.whose_fault() != Fault::Caller => {
+        // The other server's certificate: the client lacks no right, and gfal2 would not try another way after 403.
+        ErrorKind::Denied if error.status().is_none() && error.whose_fault() == Fault::Peer => {
             Status::BAD_GATEWAY
         }
         ErrorKind::Denied => Status::FORBIDDEN,

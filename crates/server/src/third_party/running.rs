@@ -14,6 +14,7 @@ use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report
 use gridlane_front::Stopping;
 use gridlane_peer::Client;
 use gridlane_share::{Lease, budget};
+use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
 
@@ -88,6 +89,8 @@ pub(crate) struct Failure {
     pub(crate) error: Error,
     /// Nothing was moved, and the client may be answered by a status.
     pub(crate) is_early: bool,
+    /// The file is larger than one that may be written here.
+    pub(crate) is_too_large: bool,
 }
 
 /// Why a copy is stopped.
@@ -168,7 +171,7 @@ impl Running {
                 _ => {
                     let error =
                         Error::new(ErrorKind::Interrupted, "the copy was given up").fault(Fault::Local);
-                    Err(Failure { error, is_early: true })
+                    Err(Failure { error, is_early: true, is_too_large: false })
                 }
             }
         }
@@ -271,7 +274,8 @@ async fn run(
     };
     let copy = Copy { goal, client, options: Options { stored, ..options } };
     let (outcome, why) = copy.run(sources, &mut watcher, stopped, stopping).await;
-    let outcome = outcome.map_err(|(error, report)| (told(why, error), report));
+    let outcome = outcome.map_err(|(error, report)| (told(why, copy.appeared(error)), report));
+    let size_bytes_max = copy.options.size_bytes_max.unwrap_or(u64::MAX);
     let (report, error) = match &outcome {
         Ok(report) => (Some(report), None),
         Err((error, report)) => (report.as_ref(), Some(error)),
@@ -304,7 +308,8 @@ async fn run(
     let ended = outcome.map(|_| ()).map_err(|(error, report)| {
         let has_none = |report: &Report| report.fetched_bytes == 0 || report.done_bytes == 0;
         let is_early = error.kind() != ErrorKind::ChecksumMismatch && report.as_ref().is_none_or(has_none);
-        Failure { error, is_early }
+        let size_bytes = report.and_then(|report| report.size_bytes);
+        Failure { error, is_early, is_too_large: size_bytes.is_some_and(|bytes| bytes > size_bytes_max) }
     });
     watcher.reach(Phase::Ended(ended));
 }
@@ -379,6 +384,18 @@ impl Copy {
         }
     }
 
+    /// The error, in other words if it is that a file has the name meanwhile which must not be replaced.
+    fn appeared(&self, error: Error) -> Error {
+        match &self.goal {
+            Goal::Here(landing) if landing.is_for_new_file() && is_unexpected(&error) => {
+                let what =
+                    "a file of this name exists since the copy began, and the request does not overwrite";
+                Error::new(ErrorKind::Precondition, what).fault(Fault::Caller).retryable(false)
+            }
+            _ => error,
+        }
+    }
+
     /// Removes what a copy leaves that failed. Bytes that came stay for the next copy of the same file where that may go better:
     /// when the server stops, or a source failed in the middle.
     async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>, began: Instant) {
@@ -387,7 +404,8 @@ impl Copy {
                 let keeps = match (why, error) {
                     (_, None) | (Stop::ServerStops | Stop::TooSlow, _) => true,
                     (Stop::ClientLeft, _) => false,
-                    (Stop::No, Some(error)) => error.is_retryable(),
+                    // What a token was good for until it expired is good for the next one.
+                    (Stop::No, Some(error)) => error.is_retryable() || error.kind() == ErrorKind::Denied,
                 };
                 landing.close(keeps).await;
             }
@@ -489,6 +507,11 @@ fn told(why: Stop, error: Error) -> Error {
     }
 }
 
+/// True if the storage has not found what the copy was to replace, or something where there was to be nothing.
+fn is_unexpected(error: &Error) -> bool {
+    error.kind() == ErrorKind::Precondition && error.message().ends_with(&StoreError::Unexpected.to_string())
+}
+
 fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u64) {
     let Totals {
         pulls_done,
@@ -508,4 +531,57 @@ fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u
         refused_addresses.fetch_add(1, Relaxed);
     }
     bytes.fetch_add(moved_bytes, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at a copy of `size_bytes` of which so many bytes come each second from the tenth on, for ten minutes of a clock that
+    /// does not wait. `None`: it is not too slow.
+    async fn after_s(bytes_per_s: u64, size_bytes: u64) -> Option<u64> {
+        let gauges = Gauges::default();
+        gauges.size_bytes.store(size_bytes, Relaxed);
+        let comes = async {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            for second in 0..600_u64 {
+                seconds.tick().await;
+                let done_bytes = (second.saturating_sub(10) * bytes_per_s).min(size_bytes);
+                gauges.done_bytes.store(done_bytes, Relaxed);
+            }
+        };
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            stop = until_too_slow(&gauges) => {
+                assert_eq!(stop, Stop::TooSlow);
+                Some(began.elapsed().as_secs())
+            }
+            () = comes => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_is_the_end_and_slowness_is_not() {
+        let interval_s = THIRD_PARTY_LEAST_INTERVAL.as_secs();
+        let trickle = after_s(10, 1 << 30).await.expect("it is too slow");
+        assert!((interval_s..=3 * interval_s).contains(&trickle), "{trickle} s");
+        assert_eq!(after_s(2 * THIRD_PARTY_LEAST_BYTES / interval_s, 1 << 30).await, None);
+        // All of it is there, and is being compared.
+        assert_eq!(after_s(1000, 1_000).await, None);
+        // Nothing came yet: that is silence, or a turn that it waits for.
+        assert_eq!(after_s(0, 1 << 30).await, None);
+    }
+
+    #[test]
+    fn why_it_was_stopped_is_told() {
+        let stopped = || Error::new(ErrorKind::Interrupted, "stopped");
+        let slow = told(Stop::TooSlow, stopped());
+        assert_eq!(slow.kind(), ErrorKind::Timeout);
+        assert!(slow.message().contains("timeout"), "{slow}");
+        let stops = told(Stop::ServerStops, stopped());
+        assert!(stops.message().contains("stopping") && stops.is_retryable(), "{stops}");
+        // What happened before is the cause.
+        let denied = told(Stop::ServerStops, Error::new(ErrorKind::Denied, "denied"));
+        assert_eq!(denied.kind(), ErrorKind::Denied);
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,7 @@ struct Shared {
     stopped: AtomicBool,
     sent_bytes: AtomicU64,
     requests: Mutex<Vec<Request>>,
+    open: AtomicUsize,
 }
 
 /// A running server; it stops when the value is dropped.
@@ -69,6 +70,7 @@ impl Rogue {
             stopped: AtomicBool::new(false),
             sent_bytes: AtomicU64::new(0),
             requests: Mutex::new(Vec::new()),
+            open: AtomicUsize::new(0),
         });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -77,8 +79,12 @@ impl Rogue {
                     return;
                 }
                 let shared = Arc::clone(&accepting);
-                // A connection that breaks is the client's right.
-                std::thread::spawn(move || converse(stream, &shared));
+                shared.open.fetch_add(1, Relaxed);
+                std::thread::spawn(move || {
+                    // A connection that breaks is the client's right.
+                    let _ = converse(stream, &shared);
+                    shared.open.fetch_sub(1, Relaxed);
+                });
             }
         });
         Rogue { address, shared }
@@ -91,6 +97,11 @@ impl Rogue {
     /// Bytes of bodies handed to the kernel so far.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.shared.sent_bytes.load(Relaxed)
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.shared.open.load(Relaxed)
     }
 
     /// Every request so far.

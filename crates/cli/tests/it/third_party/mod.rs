@@ -2,8 +2,12 @@
 //!
 //! What the active server says is read here without any of gridlane's code, and as strictly as its strictest reader does.
 
+mod asking;
 mod curl;
+mod hardships;
 mod initiator;
+mod killed;
+mod many;
 mod peers;
 mod refusals;
 mod root;

@@ -68,6 +68,15 @@ impl Party {
     }
 }
 
+/// A test that fails shows what XRootD says of it.
+impl Drop for Party {
+    fn drop(&mut self) {
+        if let (Party::Xrootd(server), true) = (self, std::thread::panicking()) {
+            eprintln!("{}", server.log());
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Pull,
@@ -308,13 +317,13 @@ fn gfal2_with_macaroons() {
     let shown = Shown::Proxy(admin);
     let pair = Pair { pki, active: ours, passive: xrootd };
     let client = |mode, from: &str, to: &str| {
-        gfal(&pair.pki, &shown, mode, &from.replace("https", "davs"), &to.replace("https", "davs"));
+        gfal(&pair.pki, &shown, mode, &from.replacen("https", "davs", 1), &to.replacen("https", "davs", 1));
     };
     pair.copies_all(&["https"], &client);
     let Pair { pki, active, passive } = pair;
     let pair = Pair { pki, active: passive, passive: active };
     let client = |mode, from: &str, to: &str| {
-        gfal(&pair.pki, &shown, mode, &from.replace("https", "davs"), &to.replace("https", "davs"));
+        gfal(&pair.pki, &shown, mode, &from.replacen("https", "davs", 1), &to.replacen("https", "davs", 1));
     };
     pair.copies_all(&["https"], &client);
 }

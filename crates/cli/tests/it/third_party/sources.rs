@@ -3,10 +3,12 @@
 use std::fs;
 use std::sync::Arc;
 
+use gridlane_core::ChecksumKind;
+
 use super::{Site, copy};
 use crate::support::object::{Answer, Framing, Object, Then};
 use crate::support::rogue::{Request, Rogue};
-use crate::support::{MIB, assert_same, content, secrets};
+use crate::support::{MIB, assert_same, checksum, content, secrets};
 
 /// A source that does what a closure makes of a right answer to a GET.
 fn source(object: &Object, change: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> Rogue {
@@ -172,4 +174,42 @@ fn a_token_stays_where_it_was_meant_for() {
     for request in there.requests() {
         assert_eq!((request.header("authorization"), request.header("cookie")), (None, None), "{request:?}");
     }
+}
+
+/// What a source says about others counts as if the client had said it, if the bytes can be compared with a checksum.
+#[test]
+fn sources_are_found_in_metalinks_and_links() {
+    let active = Site::new();
+    let bytes = content(9309, 48 * MIB);
+    let object = Object::new(&bytes);
+    let slow = || {
+        let object = object.clone();
+        Rogue::with_rate(20 * MIB as u64, move |request| object.answer(request))
+    };
+    let (one, two) = (slow(), slow());
+    let metalink = format!(
+        "<?xml version=\"1.0\"?><metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>\
+         <hash type=\"adler32\">{}</hash><url priority=\"1\">{}</url><url priority=\"2\">{}</url></file></metalink>",
+        bytes.len(),
+        checksum(ChecksumKind::Adler32, &bytes).hex(),
+        one.url("f"),
+        two.url("f"),
+    );
+    let metalink = Arc::new(metalink.into_bytes());
+    let described = Rogue::start(move |_| {
+        let size = metalink.len();
+        Answer::status(200).header("Content-Type", "application/metalink4+xml").body(&metalink, 0..size)
+    });
+    let url = described.url("f.meta4");
+    copy(&active.url("by-metalink"), &[&format!("Source: {url}")]).succeeds();
+    assert_same(&fs::read(active.exported("by-metalink")).unwrap(), &bytes);
+    assert!(one.sent_bytes() > 0 && two.sent_bytes() > 0, "{} and {}", one.sent_bytes(), two.sent_bytes());
+
+    let (duplicate, object) = (slow(), object.clone());
+    let link = format!("<{}>; rel=duplicate; pri=1", duplicate.url("f"));
+    let naming =
+        Rogue::with_rate(20 * MIB as u64, move |request| object.answer(request).header("Link", &link));
+    copy(&active.url("by-link"), &[&field(&naming)]).succeeds();
+    assert_same(&fs::read(active.exported("by-link")).unwrap(), &bytes);
+    assert!(duplicate.sent_bytes() > 0);
 }
