@@ -16,9 +16,8 @@ use super::http::{Attempt, Made, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::terms::{Carrier, Detour, Mode, ThirdParty, Wish};
+use super::terms::{Carrier, Detour, FileObserver, Mode, Progress, ThirdParty, Wish};
 use super::{root, verify};
-use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
 
 /// A server that refuses so many files in a row, for whatever reason of its own, is taken for one that makes no copies.
@@ -53,7 +52,11 @@ pub(crate) struct Task<'a> {
     /// What is known of the source.
     pub(crate) facts: &'a FileFacts,
     pub(crate) options: &'a Options,
-    pub(crate) rules: Rules,
+    /// What has the target's name may be replaced.
+    pub(crate) replaces: bool,
+    /// The target gets the time of the source's last change.
+    pub(crate) preserves_times: bool,
+    pub(crate) wish: Wish,
 }
 
 /// The outcome of having servers copy.
@@ -78,7 +81,7 @@ impl Pair {
     fn of(task: &Task<'_>) -> Option<Pair> {
         let is_remote = |url: &Url| url.scheme().is_http() || url.scheme().is_root();
         let is_between = task.sources.iter().all(is_remote) && is_remote(task.target);
-        if task.rules.wish.third_party == ThirdParty::Never || !is_between {
+        if task.wish.third_party == ThirdParty::Never || !is_between {
             return None;
         }
         let first = task.sources.first()?.scheme();
@@ -120,7 +123,7 @@ impl Initiator {
     ) -> Tried {
         let mut telling = Telling::new(observer, task.sources);
         let Some(pair) = Pair::of(task) else {
-            if task.rules.wish.third_party != ThirdParty::Only {
+            if task.wish.third_party != ThirdParty::Only {
                 return Tried::Streams;
             }
             let message = "a source is on this machine, and only servers were to copy";
@@ -133,7 +136,7 @@ impl Initiator {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
-            _ if task.rules.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
+            _ if task.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
                 let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
@@ -145,7 +148,7 @@ impl Initiator {
             Pair::Http => self.by_http(task, &mut telling, stop.as_mut()).await,
         };
         let done = match done {
-            Err(Failed::Way(why)) if task.rules.wish.third_party == ThirdParty::Auto => {
+            Err(Failed::Way(why)) if task.wish.third_party == ThirdParty::Auto => {
                 telling.detour(Detour::Streamed, &why);
                 return Tried::Streams;
             }
@@ -170,11 +173,11 @@ impl Initiator {
         telling: &mut Telling<'_>,
         stop: Stop<'_>,
     ) -> std::result::Result<Option<Done>, Failed> {
-        let Task { client, sources, target, options, rules, .. } = *task;
+        let Task { client, sources, target, options, .. } = *task;
         let way = |message: &str| {
             Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(target))
         };
-        if rules.wish.mode == Some(Mode::Push) {
+        if task.wish.mode == Some(Mode::Push) {
             return Err(way("a server of root:// fetches files, and sends none by itself"));
         }
         let [source, others @ ..] = sources else { return Err(way("there is no source")) };
@@ -183,14 +186,14 @@ impl Initiator {
         }
         let (checksum, basis) = wanted(options);
         let terms = RootThirdParty {
-            overwrite: rules.replaces(),
+            overwrite: task.replaces,
             streams: options.streams.and_then(|streams| u32::try_from(streams).ok()).unwrap_or(1),
             checksum,
             requires_checksum: options.require_verified,
             ..RootThirdParty::default()
         };
         let mut is_new = true;
-        let mut told = |progress: super::terms::Progress| {
+        let mut told = |progress: Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();
@@ -231,12 +234,12 @@ impl Initiator {
             looked = Self::look(task) => looked.map_err(Failed::File)?,
         };
         let Some(looked) = looked else { return Ok(None) };
-        if looked.is_there == Some(true) && !task.rules.replaces() {
+        if looked.is_there == Some(true) && !task.replaces {
             return Err(Failed::File(exists(task.target)));
         }
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
         let mut refused: Option<(Mode, Error)> = None;
-        for mode in modes(task.rules.wish) {
+        for mode in modes(task.wish) {
             if let Some((_, why)) = &refused
                 && !self.is_hopeless(mode, task)
             {
@@ -259,7 +262,7 @@ impl Initiator {
 
     /// Looks at both ends as far as it is not known what is there; `None` for a metalink that stands for files.
     async fn look(task: &Task<'_>) -> Result<Option<Looked>> {
-        let Task { client, sources, target, facts, options, rules } = *task;
+        let Task { client, sources, target, facts, options, .. } = *task;
         let at_source = async {
             match facts.size_bytes {
                 Some(_) if !options.stop_at_metalink => Ok(None),
@@ -268,7 +271,7 @@ impl Initiator {
         };
         let at_target = async {
             // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not.
-            match !rules.replaces() && client.http.keeps_existing(target) {
+            match !task.replaces && client.http.keeps_existing(target) {
                 true => Ok(None),
                 false => is_there(client, target).await,
             }
@@ -337,7 +340,7 @@ impl Initiator {
         telling: &mut Telling<'_>,
         mut stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
-        let Task { client, target, options, rules, .. } = *task;
+        let Task { client, target, options, .. } = *task;
         let active = if mode == Mode::Pull { target } else { sources[0] };
         let key = (active.endpoint(), mode);
         if let Some(why) = self.lock().unable.get(&key) {
@@ -359,10 +362,10 @@ impl Initiator {
             sources,
             target,
             credentials,
-            overwrite: rules.replaces(),
+            overwrite: task.replaces,
             requires_checksum: options.require_verified && wanted(options).1.is_none(),
             streams: options.streams,
-            modified: looked.facts.modified.filter(|_| rules.preserve_times),
+            modified: looked.facts.modified.filter(|_| task.preserves_times),
         };
         let (mut backoff, mut waited) = (Backoff::new(), Duration::ZERO);
         let ended = loop {
@@ -434,7 +437,7 @@ impl Initiator {
         if attempt.sources.len() > 1 && made.sources.is_none() && attempt.mode == Mode::Pull {
             self.lock().sources_max.insert(attempt.active().endpoint(), 1);
         }
-        let Task { client, target, options, rules, .. } = *task;
+        let Task { client, target, options, .. } = *task;
         let size_bytes = options.known.size_bytes.or(looked.facts.size_bytes);
         telling.verifies(size_bytes.unwrap_or(0));
         let used: Vec<Url> = attempt.sources.iter().map(|url| (*url).clone()).collect();
@@ -464,7 +467,7 @@ impl Initiator {
         telling.size(size_bytes);
         telling.verifies(size_bytes.unwrap_or(0));
         telling.compared(&compared);
-        let modified = looked.facts.modified.filter(|_| rules.preserve_times);
+        let modified = looked.facts.modified.filter(|_| task.preserves_times);
         let keeps_time = modified.map(|modified| ends.keeps(modified));
         Ok(Done { compared, carrier: carrier(attempt.mode, attempt.active()), keeps_time })
     }
