@@ -23,9 +23,9 @@ use gridlane_engine::{Event, FoundMetalink, Known, Observer, Options, Report};
 use gridlane_peer::Client;
 use gridlane_store::journal_key::JournalKeys;
 
+use crate::contents::refuse_directory;
 use crate::credentials::{Lasting, LastingWatch};
 use crate::metalink::{Described, Naming, describe, describe_found, is_directory};
-use crate::refuse_directory;
 use crate::target::{Destination, resolve};
 use crate::third_party::{Detour, FileObserver, Initiator, Wish};
 use crate::tree::LeftOut;

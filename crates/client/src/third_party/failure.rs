@@ -83,6 +83,28 @@ pub(super) fn of_last_line(said: &str, mode: Mode, active: &Url, moved_bytes: u6
     }
 }
 
+/// The meaning of a copy over root:// that has failed. `has_moved`: the destination had bytes of it; `is_lost`: what was there
+/// before may be gone.
+pub(super) fn of_root(error: Error, target: &Url, has_moved: bool, is_lost: bool) -> Failed {
+    let is_at_target = || error.endpoint_text() == Some(target.to_string().as_str());
+    let is_the_files = match error.kind() {
+        ErrorKind::ChecksumMismatch
+        | ErrorKind::Precondition
+        | ErrorKind::LocalIo
+        | ErrorKind::Interrupted
+        | ErrorKind::Usage => true,
+        ErrorKind::NotFound => !is_at_target(),
+        _ => false,
+    };
+    match error.kind() {
+        _ if is_lost && error.kind() != ErrorKind::Usage => {
+            Failed::File(error.more("the file that was at the target may be lost"))
+        }
+        _ if is_the_files || has_moved => Failed::File(error),
+        _ => Failed::Way(error),
+    }
+}
+
 /// A person or a signal has stopped it.
 pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller)
@@ -130,6 +152,26 @@ mod tests {
             assert_eq!((of(said, 5).0, of(said, 5).1.kind()), (false, kind), "{said}");
         }
         assert!(of("x", 0).1.message().contains("fetching the file: x"));
+    }
+
+    #[test]
+    fn what_fails_over_root() {
+        let (source, target) = ("root://s//f", Url::parse_absolute("root://d//g").unwrap());
+        let goes_on = |kind, endpoint: &str, has_moved, is_lost| {
+            let error = Error::new(kind, "no").endpoint(endpoint);
+            matches!(of_root(error, &target, has_moved, is_lost), Failed::Way(_))
+        };
+        for kind in [ErrorKind::Network, ErrorKind::Denied, ErrorKind::Timeout, ErrorKind::Unsupported] {
+            assert!(goes_on(kind, source, false, false), "{kind:?}");
+            assert!(!goes_on(kind, source, true, false) && !goes_on(kind, source, false, true), "{kind:?}");
+        }
+        for kind in
+            [ErrorKind::ChecksumMismatch, ErrorKind::Precondition, ErrorKind::LocalIo, ErrorKind::Usage]
+        {
+            assert!(!goes_on(kind, source, false, false), "{kind:?}");
+        }
+        assert!(!goes_on(ErrorKind::NotFound, source, false, false));
+        assert!(goes_on(ErrorKind::NotFound, "root://d//g", false, false));
     }
 
     #[test]

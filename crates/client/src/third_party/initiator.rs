@@ -11,12 +11,12 @@ use gridlane_peer::Client;
 use tokio::time::sleep;
 
 use super::ends::{clear, exists, is_there, look_at_sources, remove};
-use super::failure::{Failed, is_unable, stopped};
+use super::failure::{Failed, is_unable, of_root, stopped};
 use super::http::{Attempt, Made, Stop};
 use super::passive::credential;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::terms::{Carrier, Detour, FileObserver, Mode, Progress, ThirdParty, Wish};
+use super::terms::{Carrier, Detour, FileObserver, Mode, Progress, ThirdParty, Unstated, Wish};
 use super::{root, verify};
 use crate::copies::rules::FileFacts;
 
@@ -144,7 +144,7 @@ impl Initiator {
                 let message = "one end speaks HTTP and the other one root://";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
             }
-            Pair::Root => Self::by_root(task, &mut telling, stop.as_mut()).await,
+            Pair::Root => self.by_root(task, &mut telling, stop.as_mut()).await,
             Pair::Http => self.by_http(task, &mut telling, stop.as_mut()).await,
         };
         let done = match done {
@@ -167,58 +167,84 @@ impl Initiator {
         Tried::Ended(Box::new(outcome), carrier)
     }
 
-    /// Between two servers of root://.
+    /// Between two servers of root://, from one source after the other until one does.
     async fn by_root(
+        &self,
         task: &Task<'_>,
         telling: &mut Telling<'_>,
-        stop: Stop<'_>,
+        mut stop: Stop<'_>,
     ) -> std::result::Result<Option<Done>, Failed> {
-        let Task { client, sources, target, options, .. } = *task;
         let way = |message: &str| {
-            Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(target))
+            let error = Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller);
+            Failed::Way(error.endpoint(task.target))
         };
         if task.wish.mode == Some(Mode::Push) {
             return Err(way("a server of root:// fetches files, and sends none by itself"));
         }
-        let [source, others @ ..] = sources else { return Err(way("there is no source")) };
-        if !others.is_empty() {
-            telling.detour(Detour::OneSource, &one_source(target));
+        if task.sources.len() > 1 && self.tells_of(task.target) {
+            telling.detour(Detour::OneSource, &one_source(task.target));
         }
+        let (mut last, mut absent) = (None, None);
+        for source in task.sources.iter().filter(|url| url.scheme().is_root()) {
+            match Self::from_root(task, source, telling, stop.as_mut()).await {
+                Ok(done) => return Ok(Some(done)),
+                Err(Failed::Way(error)) => last = Some(error),
+                // Another replica may be there.
+                Err(Failed::File(error)) if error.kind() == ErrorKind::NotFound => absent = Some(error),
+                Err(failed) => return Err(failed),
+            }
+        }
+        Err(match (last, absent) {
+            (Some(error), _) => Failed::Way(error),
+            (None, Some(error)) => Failed::File(error),
+            (None, None) => way("there is no source"),
+        })
+    }
+
+    /// From one server of root://.
+    async fn from_root(
+        task: &Task<'_>,
+        source: &Url,
+        telling: &mut Telling<'_>,
+        stop: Stop<'_>,
+    ) -> std::result::Result<Done, Failed> {
+        let Task { client, sources, target, options, .. } = *task;
         let (checksum, basis) = wanted(options);
         let terms = RootThirdParty {
             overwrite: task.replaces,
             streams: options.streams.and_then(|streams| u32::try_from(streams).ok()).unwrap_or(1),
-            checksum,
+            checksum: checksum.clone(),
+            unstated: unstated(task),
             requires_checksum: options.require_verified,
             ..RootThirdParty::default()
         };
-        let mut is_new = true;
+        let (mut is_new, mut has_moved, mut is_lost) = (true, false, false);
         let mut told = |progress: Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();
             }
+            has_moved |= progress.done_bytes > 0;
             telling.reached(progress, 1);
         };
-        let copied = root::copy(client, source, target, &terms, &mut told, stop).await;
-        let copied = copied.map_err(|error| match error.kind() {
-            ErrorKind::Unsupported => Failed::Way(error),
-            _ => Failed::File(error),
-        })?;
+        let copied = root::copy_seen(client, source, target, &terms, &mut told, &mut is_lost, stop).await;
+        let copied = copied.map_err(|error| of_root(error, target, has_moved, is_lost))?;
         telling.size(Some(copied.size_bytes));
         if is_new {
             telling.begins();
         }
         telling.verifies(copied.size_bytes);
         let votes = Basis::Sources { agreeing: 1, said: 1, named: sources.len() };
-        let unstated = options.checksum.as_ref().filter(|(_, value)| value.is_none()).map(|(kind, _)| *kind);
+        let right = checksum.as_ref().and_then(|(_, right)| right.as_ref());
+        let is_known = right.is_some() && copied.checksum.as_ref() == right;
+        let asked = options.checksum.as_ref().map(|(kind, _)| *kind);
         let compared = Compared {
-            basis: copied.checksum.as_ref().map(|_| basis.unwrap_or(votes)),
-            unstated: unstated.filter(|_| copied.checksum.is_none()),
+            basis: copied.checksum.as_ref().map(|_| basis.filter(|_| is_known).unwrap_or(votes)),
+            unstated: asked.filter(|kind| copied.checksum.as_ref().is_none_or(|found| found.kind() != *kind)),
             checksum: copied.checksum,
         };
         telling.compared(&compared);
-        Ok(Some(Done { compared, carrier: carrier(Mode::Pull, target), keeps_time: None }))
+        Ok(Done { compared, carrier: carrier(Mode::Pull, target), keeps_time: None })
     }
 
     /// Between two servers of HTTP. `None`: the source is a metalink, which the engine finds as well.
@@ -233,19 +259,30 @@ impl Initiator {
             () = stop.as_mut() => return Err(Failed::File(stopped())),
             looked = Self::look(task) => looked.map_err(Failed::File)?,
         };
-        let Some(looked) = looked else { return Ok(None) };
+        let Some(mut looked) = looked else { return Ok(None) };
         if looked.is_there == Some(true) && !task.replaces {
             return Err(Failed::File(exists(task.target)));
         }
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
         let mut refused: Option<(Mode, Error)> = None;
         for mode in modes(task.wish) {
-            if let Some((_, why)) = &refused
-                && !self.is_hopeless(mode, task)
-            {
-                telling.detour(Detour::OtherMode(mode), why);
-            }
-            match self.in_mode(mode, task, &looked, telling, stop.as_mut()).await {
+            let may = tokio::select! {
+                biased;
+                () = stop.as_mut() => return Err(Failed::File(stopped())),
+                may = may_upload(mode, task, &mut looked) => may,
+            };
+            let tried = match may {
+                Err(failed) => Err(failed),
+                Ok(()) => {
+                    if let Some((_, why)) = &refused
+                        && !self.is_hopeless(mode, task)
+                    {
+                        telling.detour(Detour::OtherMode(mode), why);
+                    }
+                    self.in_mode(mode, task, &looked, telling, stop.as_mut()).await
+                }
+            };
+            match tried {
                 Ok(done) => return Ok(Some(done)),
                 Err(Failed::Way(error)) => {
                     refused = Some(match refused.take() {
@@ -270,7 +307,8 @@ impl Initiator {
             }
         };
         let at_target = async {
-            // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not.
+            // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not when it is
+            // asked to fetch it. An upload by another server is looked for later.
             match !task.replaces && client.http.keeps_existing(target) {
                 true => Ok(None),
                 false => is_there(client, target).await,
@@ -311,7 +349,7 @@ impl Initiator {
             && !takes_all
         {
             let active = if mode == Mode::Pull { task.target } else { *first };
-            if self.lock().told.insert(active.endpoint()) {
+            if self.tells_of(active) {
                 telling.detour(Detour::OneSource, &one_source(active));
             }
         }
@@ -552,8 +590,36 @@ impl Initiator {
         active.is_some_and(|active| self.lock().unable.contains_key(&(active.endpoint(), mode)))
     }
 
+    /// True if it is to be told that a server takes one source: once.
+    fn tells_of(&self, active: &Url) -> bool {
+        let mut known = self.lock();
+        if known.told.len() >= SERVERS_MAX {
+            known.told.clear();
+        }
+        known.told.insert(active.endpoint())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Before a push that may replace nothing: the source's server may upload without a word of that, whatever it was told. So only
+/// a target that is known to be absent will do.
+async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::result::Result<(), Failed> {
+    if mode == Mode::Pull || task.replaces {
+        return Ok(());
+    }
+    if looked.is_there.is_none() {
+        looked.is_there = is_there(task.client, task.target).await.map_err(Failed::File)?;
+    }
+    match looked.is_there {
+        Some(false) => Ok(()),
+        Some(true) => Err(Failed::File(exists(task.target))),
+        None => {
+            let message = "whether the target exists is not known, and the source's server may replace it";
+            Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
+        }
     }
 }
 
@@ -585,6 +651,16 @@ fn has_pieces_alone(options: &Options) -> bool {
     options.known.pieces.is_some() && options.known.checksums.is_empty()
 }
 
+/// What is to be done where the target's server does not state a checksum of the kind that is known.
+fn unstated(task: &Task<'_>) -> Unstated {
+    let is_users = wanted(task.options).1 == Some(Basis::User);
+    match task.wish.third_party {
+        ThirdParty::Only if is_users => Unstated::Fails,
+        ThirdParty::Only => Unstated::Passes,
+        ThirdParty::Auto | ThirdParty::Never => Unstated::Reads,
+    }
+}
+
 /// The checksum that is right, with the party that says so; or the kind alone that the user asked for.
 fn wanted(options: &Options) -> (Option<(ChecksumKind, Option<Checksum>)>, Option<Basis>) {
     let of_metalink = || {
@@ -599,3 +675,6 @@ fn wanted(options: &Options) -> (Option<(ChecksumKind, Option<Checksum>)>, Optio
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,8 @@ use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{About, Stat, Sync};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::terms::{Copied, Progress};
+use super::terms::{Copied, Progress, Unstated};
+use super::verify::compare_unstated;
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
 use words::{at_source, at_target, of_copy, stopped, unable};
@@ -56,6 +57,9 @@ pub struct RootThirdParty {
     pub streams: u32,
     /// The kind of checksum to compare, and the right one if it is known; `None`: one that both servers have.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// What becomes of a copy when the destination does not state the checksum that is known. But for [`Unstated::Passes`], a
+    /// destination that names its kinds of checksums and lacks this one is not asked to copy.
+    pub unstated: Unstated,
     /// True if a copy whose checksum could not be compared is a failure.
     pub requires_checksum: bool,
     /// Longest time without more bytes at the destination.
@@ -69,6 +73,7 @@ impl Default for RootThirdParty {
             make_parents: false,
             streams: 1,
             checksum: None,
+            unstated: Unstated::Passes,
             requires_checksum: false,
             stall_max: ROOT_TPC_STALL_MAX,
         }
@@ -99,9 +104,22 @@ pub async fn copy(
     observer: &mut (dyn FnMut(Progress) + Send),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Copied> {
+    copy_seen(client, source, target, options, observer, &mut false, stop).await
+}
+
+/// The same. `is_lost` becomes true when what had the target's name before may be gone.
+pub(super) async fn copy_seen(
+    any_client: &gridlane_peer::Client,
+    source: &Url,
+    target: &Url,
+    options: &RootThirdParty,
+    observer: &mut (dyn FnMut(Progress) + Send),
+    is_lost: &mut bool,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Copied> {
     refuse_unsayable(source, target)?;
     tokio::pin!(stop);
-    let client = client.root.clone().for_copies();
+    let client = any_client.root.clone().for_copies();
     let there = async {
         match options.overwrite {
             true => crate::root::look(&client, target).await.map_err(|error| at_target(error, target)),
@@ -112,6 +130,7 @@ pub async fn copy(
     let (from, mut target_kinds, there) = unless(stop.as_mut(), looked).await?;
     refuse_unsayable(&from.url, target)?;
     refuse_itself(&from, target, there.as_ref())?;
+    refuse_unstated(target, target_kinds.as_ref().and_then(Option::as_deref), options)?;
     let key = Key::new()?;
     let terms = Terms {
         first: source,
@@ -121,12 +140,19 @@ pub async fn copy(
         streams: options.streams.max(1),
     };
     let cgi = key.for_target(&terms)?;
-    let mut to = open_target(&client, target, options, &cgi, there.is_none(), stop.as_mut()).await?;
+    let opened = open_target(&client, target, options, &cgi, there.is_none(), stop.as_mut()).await;
+    let may_be_open = |error: &Error| {
+        matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Interrupted)
+    };
+    *is_lost = there.is_some() && opened.as_ref().err().is_none_or(may_be_open);
+    let mut to = opened?;
     let outcome = async {
         if !to.file.url.same_endpoint(target) {
             // The server that a manager has chosen.
             let kinds = unless(stop.as_mut(), kinds(&mut to.file)).await;
-            target_kinds = Some(kinds.map_err(|error| at_target(error, target))?);
+            let kinds = kinds.map_err(|error| at_target(error, target))?;
+            refuse_unstated(target, kinds.as_deref(), options)?;
+            target_kinds = Some(kinds);
         }
         transfer(&client, &from, &key, &mut to, options, observer, stop.as_mut()).await
     };
@@ -139,7 +165,7 @@ pub async fn copy(
         }
     };
     let kinds = (from.kinds.as_deref(), target_kinds.flatten());
-    let verified = unless(stop, verify(&client, &from, &made.url, kinds, options)).await;
+    let verified = unless(stop, verify((any_client, &client), &from, &made.url, kinds, options)).await;
     match verified {
         Ok(checksum) => Ok(Copied { size_bytes: from.stat.size_bytes, checksum }),
         Err(error) => {
@@ -228,6 +254,19 @@ fn refuse_itself(source: &Source, target: &Url, there: Option<&StatText>) -> Res
             Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(target))
         }
         false => Ok(()),
+    }
+}
+
+/// Fails if the checksum that is known is of none of the destination's `kinds`, and nothing else would do.
+fn refuse_unstated(target: &Url, kinds: Option<&[ChecksumKind]>, options: &RootThirdParty) -> Result<()> {
+    match (&options.checksum, kinds) {
+        (Some((kind, Some(_))), Some(kinds))
+            if options.unstated != Unstated::Passes && !kinds.contains(kind) =>
+        {
+            let message = format!("the server has no {kind} to compare the copy by");
+            Err(Error::new(ErrorKind::Unsupported, message).endpoint(target))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -429,7 +468,7 @@ fn stat_of(about: About) -> Stat {
 
 /// Compares checksums. Returns that of the target if there was one to compare it with.
 async fn verify(
-    client: &Client,
+    (any_client, client): (&gridlane_peer::Client, &Client),
     source: &Source,
     target: &Url,
     (of_source, of_target): (Option<&[ChecksumKind]>, Option<Vec<ChecksumKind>>),
@@ -440,44 +479,48 @@ async fn verify(
         Some(kinds) => kinds.iter().copied().find(has),
         None => of_target.as_ref().map_or(Some(USUAL_KIND), |kinds| kinds.first().copied()),
     };
-    let (kind, right) = match &options.checksum {
-        Some((kind, right)) => (Some(*kind), right.clone()),
-        None => (common(), None),
-    };
     let mut client = client.clone();
     let computing = Duration::from_secs(source.stat.size_bytes / ROOT_TPC_CHECKSUM_BYTES_PER_S);
     client.answer_max = client.answer_max.saturating_add(computing);
-    let mut pair = (right, None);
-    if let Some(kind) = kind {
-        let of_source = async {
-            match pair.0.take() {
-                Some(right) => Ok(Some(right)),
-                None => client.checksum(&source.url, kind).await,
+    // Only what is said counts: the size was compared in any case.
+    let said = async |url: &Url, kind| client.checksum(url, kind).await.ok().flatten();
+    let differs = |found: &Checksum, right: &Checksum| {
+        let message = format!(
+            "the copy has the {} {}, and it should be {}: bytes changed on their way from {} to the destination",
+            found.kind(),
+            found.hex(),
+            right.hex(),
+            source.url
+        );
+        Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target)
+    };
+    if let Some((kind, Some(right))) = &options.checksum {
+        match said(target, *kind).await {
+            Some(found) if found == *right => return Ok(Some(found)),
+            Some(found) => return Err(differs(&found, right)),
+            None if options.unstated == Unstated::Passes => {}
+            None => {
+                compare_unstated(any_client, target, right, options.unstated).await?;
+                return Ok(Some(right.clone()));
             }
-        };
-        let (right, found) = tokio::join!(of_source, client.checksum(target, kind));
-        // Only what is said counts: the size was compared in any case.
-        pair = (right.ok().flatten(), found.ok().flatten());
-    }
-    match pair {
-        (Some(right), Some(found)) if right == found => Ok(Some(found)),
-        (Some(right), Some(found)) => {
-            let message = format!(
-                "the copy has the {} {}, and it should be {}: bytes changed on their way from {} to the destination",
-                found.kind(),
-                found.hex(),
-                right.hex(),
-                source.url
-            );
-            Err(Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target))
         }
-        _ if options.requires_checksum => {
-            let message = "the source and the destination have no checksum of the same kind to compare";
-            let unverified = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer);
-            Err(unverified.hint(Hint::AcceptUnverified).endpoint(target))
-        }
-        _ => Ok(None),
     }
+    // A kind that the user asked for may be one that they do not have.
+    let asked = options.checksum.as_ref().filter(|(_, right)| right.is_none()).map(|(kind, _)| *kind);
+    let common = common().filter(|kind| Some(*kind) != asked);
+    for kind in asked.into_iter().chain(common) {
+        match tokio::join!(said(&source.url, kind), said(target, kind)) {
+            (Some(right), Some(found)) if right == found => return Ok(Some(found)),
+            (Some(right), Some(found)) => return Err(differs(&found, &right)),
+            _ => {}
+        }
+    }
+    if options.requires_checksum {
+        let message = "the source and the destination have no checksum of the same kind to compare";
+        let unverified = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer);
+        return Err(unverified.hint(Hint::AcceptUnverified).endpoint(target));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -51,6 +51,18 @@ pub struct Wish {
     pub mode: Option<Mode>,
 }
 
+/// What becomes of a copy whose right checksum is known, and of a kind that the target's server does not state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unstated {
+    /// Checksums of another kind are compared with the source's, if both servers have one.
+    #[default]
+    Passes,
+    /// The target is read, and its bytes come here.
+    Reads,
+    /// It fails.
+    Fails,
+}
+
 /// A copy goes another way than it was to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detour {

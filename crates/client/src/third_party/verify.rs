@@ -6,12 +6,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
+use gridlane_dav::digest;
 use gridlane_engine::{Basis, Options};
 use gridlane_peer::Client;
 use tokio::task::JoinSet;
 
 use super::ends::{Word, ask};
 use super::telling::Compared;
+use super::terms::Unstated;
 
 /// The ends as they are.
 #[derive(Debug)]
@@ -87,6 +89,26 @@ fn known(options: &Options) -> Vec<(Basis, &Checksum)> {
     let given = options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
     let given = given.map(|value| (Basis::User, value));
     given.into_iter().chain(options.known.checksums.iter().map(|value| (Basis::Metalink, value))).collect()
+}
+
+/// Compares the target's checksum with one that is right, of a kind that its server did not state with others. `unstated` says
+/// how.
+pub(super) async fn compare_unstated(
+    client: &Client,
+    target: &Url,
+    right: &Checksum,
+    unstated: Unstated,
+) -> Result<()> {
+    if unstated == Unstated::Fails {
+        let message = format!(
+            "the server states no {} of the copy: {right} cannot be compared",
+            digest::name(right.kind())
+        );
+        let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target);
+        return Err(error.hint("let the bytes go through this machine"));
+    }
+    let found = crate::contents::checksum(client, target, right.kind()).await?;
+    if found == *right { Ok(()) } else { Err(mismatch(target, &found, right)) }
 }
 
 impl Ends {

@@ -542,6 +542,8 @@ fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Looks at a copy of `size_bytes` of which so many bytes come each second from the tenth on, for ten minutes of a clock that

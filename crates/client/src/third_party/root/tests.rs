@@ -263,12 +263,52 @@ async fn bytes_that_are_not_the_sources_are_no_copy() {
     let options = RootThirdParty { checksum: known, ..RootThirdParty::default() };
     let copied = copy_between(&from, &able_target().await, &options).await.0.unwrap();
     assert_eq!(copied.checksum, right);
-    // And one that neither has cannot be demanded.
+    // In place of one that neither has, one that both have is compared.
     let unknown = Some((ChecksumKind::Md5, None));
     let options = RootThirdParty { checksum: unknown, requires_checksum: true, ..RootThirdParty::default() };
-    let failed = copy_between(&from, &able_target().await, &options).await.0.unwrap_err();
+    let copied = copy_between(&source().await, &able_target().await, &options).await.0.unwrap();
+    assert_eq!(copied.checksum, right);
+    // And where there is none, it cannot be demanded.
+    let other = Server::start(|stream, request| match request {
+        Request::Query(Query { kind: QueryKind::CONFIG, .. }) => Some(vec![ok(stream, b"1\n0:sha1\n\0")]),
+        other => usual(stream, other, SIZE_BYTES),
+    })
+    .await;
+    let failed = copy_between(&other, &able_target().await, &options).await.0.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::ChecksumMismatch, "{failed}");
     assert!(failed.advice().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_that_is_known_and_that_the_destination_lacks_is_not_forgotten() {
+    let md5 = Checksum::from_hex(ChecksumKind::Md5, "d41d8cd98f00b204e9800998ecf8427e");
+    let options = |unstated| RootThirdParty {
+        checksum: Some((ChecksumKind::Md5, md5.clone())),
+        unstated,
+        ..RootThirdParty::default()
+    };
+    // It names its kinds: nothing is begun.
+    for unstated in [Unstated::Reads, Unstated::Fails] {
+        let to = able_target().await;
+        let failed = copy_between(&source().await, &to, &options(unstated)).await.0.unwrap_err();
+        assert_eq!((failed.kind(), to.asked(RequestId::OPEN)), (ErrorKind::Unsupported, 0), "{failed}");
+    }
+    let passed = copy_between(&source().await, &able_target().await, &options(Unstated::Passes)).await.0;
+    assert_eq!(passed.unwrap().checksum, Checksum::from_hex(ChecksumKind::Adler32, "01020304"));
+    // It does not: that is found out behind the copy.
+    let to = Server::start(|stream, request| match request {
+        Request::Query(Query { kind: QueryKind::CONFIG, .. }) => Some(vec![ok(stream, b"1\nchksum\n\0")]),
+        Request::Query(Query { kind: QueryKind::CHECKSUM, .. }) => {
+            Some(vec![error(stream, ErrorCode::UNSUPPORTED, "no")])
+        }
+        Request::Sync(_) => Some(vec![ok(stream, b"")]),
+        Request::Stat(_) => Some(vec![ok(stream, &stat_body(SIZE_BYTES))]),
+        other => usual(stream, other, 0),
+    })
+    .await;
+    let failed = copy_between(&source().await, &to, &options(Unstated::Fails)).await.0.unwrap_err();
+    assert!(failed.message().contains("cannot be compared"), "{failed}");
+    assert_eq!(to.asked(RequestId::RM), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,184 @@
+//! Copies between servers that answer as told.
+
+use std::sync::Arc;
+
+use gridlane_engine::{Event, Observer};
+use gridlane_net::tls::Trust;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// Answers a request, of which the head is given, as bytes; none: the connection breaks.
+type Answer = dyn FnMut(&str, usize) -> String + Send;
+
+/// A server of HTTP.
+struct Server {
+    url: Url,
+    /// The heads of all requests.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// A server that answers so; the number is that of requests with the method before.
+    async fn start(answer: impl FnMut(&str, usize) -> String + Send + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse_absolute(&format!("http://{}/f", listener.local_addr().unwrap())).unwrap();
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let server = Server { url, asked: asked.clone() };
+        let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(answer));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (asked, answer) = (asked.clone(), answer.clone());
+                // Ends with the connection.
+                tokio::spawn(async move { drop(serve(stream, &asked, &answer).await) });
+            }
+        });
+        server
+    }
+
+    fn asked(&self, method: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|head| head.starts_with(&format!("{method} "))).count()
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    asked: &Mutex<Vec<String>>,
+    answer: &Mutex<Answer>,
+) -> std::io::Result<()> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).await?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let method = head.split(' ').next().unwrap().to_owned();
+    let before = {
+        let mut asked = asked.lock().unwrap();
+        let before = asked.iter().filter(|other| other.split(' ').next() == Some(&method)).count();
+        asked.push(head.clone());
+        before
+    };
+    let said = (answer.lock().unwrap())(&head, before);
+    stream.write_all(said.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// An answer with these fields and this body.
+fn said(status: u16, fields: &str, body: &str) -> String {
+    let len = if fields.contains("Content-Length") {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
+    };
+    format!("HTTP/1.1 {status} X\r\n{fields}{len}Connection: close\r\n\r\n{body}")
+}
+
+/// What is said of a file of five bytes.
+fn file(digest: &str) -> String {
+    let digest = if digest.is_empty() { String::new() } else { format!("Digest: {digest}\r\n") };
+    said(200, &format!("{digest}Content-Length: 5\r\n"), "")
+}
+
+fn is(head: &str, method: &str) -> bool {
+    head.split(' ').next() == Some(method)
+}
+
+#[derive(Default)]
+struct Heard(Vec<Detour>);
+
+impl Observer for Heard {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+impl FileObserver for Heard {
+    fn detour(&mut self, detour: Detour, _: &Error) {
+        self.0.push(detour);
+    }
+}
+
+fn wish(third_party: ThirdParty) -> Wish {
+    Wish { third_party, mode: None }
+}
+
+fn options() -> Options {
+    Options { patience: Duration::from_secs(5), ..Options::default() }
+}
+
+/// Has a file copied that replaces nothing.
+async fn copied(
+    initiator: &Initiator,
+    (client, sources, target): (&Client, &[Url], &Url),
+    (options, wish): (&Options, Wish),
+    stop: impl Future<Output = ()> + Send,
+) -> (Tried, Vec<Detour>) {
+    let facts = FileFacts::default();
+    let (replaces, preserves_times) = (false, false);
+    let task = Task { client, sources, target, facts: &facts, options, replaces, preserves_times, wish };
+    let mut heard = Heard::default();
+    tokio::pin!(stop);
+    let tried = initiator.copy(&task, &mut heard, stop.as_mut()).await;
+    (tried, heard.0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_pushed_where_something_may_be() {
+    for (status, kind) in [(200, ErrorKind::Precondition), (403, ErrorKind::Unsupported)] {
+        let from =
+            Server::start(|head, _| if is(head, "HEAD") { file("") } else { said(201, "", "success") });
+        let from = from.await;
+        let to = Server::start(move |_, _| said(status, "Server: gridlane/1\r\n", "")).await;
+        let client = crate::connect(Trust::default());
+        // Its name says that it keeps what is there.
+        let _ = client.http.request("HEAD", &to.url, &[]).await;
+        assert!(client.http.keeps_existing(&to.url));
+        let wish = Wish { third_party: ThirdParty::Only, mode: Some(Mode::Push) };
+        let ends = (&client, &[from.url.clone()][..], &to.url);
+        let tried = copied(&Initiator::default(), ends, (&options(), wish), std::future::pending()).await.0;
+        let Tried::Ended(outcome, _) = tried else { panic!("{tried:?}") };
+        assert_eq!(outcome.result.unwrap_err().kind(), kind);
+        assert_eq!(from.asked("COPY"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_replica_over_root_is_tried() {
+    use gridlane_xrd::answer::{error, ok};
+    use gridlane_xrd::{ErrorCode, Request, RequestId};
+
+    use crate::root::tests::Server;
+
+    let to = Server::start(|stream, request| match request {
+        Request::Query(_) => Some(vec![ok(stream, b"1\n0:adler32\n\0")]),
+        _ => None,
+    })
+    .await;
+    let absent = Server::start(|_, _| None).await;
+    let shut = Server::start(|stream, request| match request {
+        Request::Open(_) => Some(vec![error(stream, ErrorCode::NOT_AUTHORIZED, "no")]),
+        _ => None,
+    })
+    .await;
+    let initiator = Initiator::default();
+    let client = crate::connect(Trust::default());
+    for (sources, streams, told) in [
+        ([&absent, &absent], false, &[Detour::OneSource][..]),
+        ([&absent, &shut], true, &[Detour::Streamed]),
+        ([&shut, &absent], true, &[Detour::Streamed]),
+    ] {
+        let before = absent.asked(RequestId::OPEN) + shut.asked(RequestId::OPEN);
+        let urls = sources.map(|server| server.url.clone());
+        let ends = (&client, &urls[..], &to.url);
+        let asked = (&options(), wish(ThirdParty::Auto));
+        let (tried, heard) = copied(&initiator, ends, asked, std::future::pending()).await;
+        match tried {
+            Tried::Streams => assert!(streams),
+            Tried::Ended(outcome, _) => {
+                assert_eq!((outcome.result.unwrap_err().kind(), streams), (ErrorKind::NotFound, false));
+            }
+        }
+        assert_eq!(heard, told);
+        assert_eq!(absent.asked(RequestId::OPEN) + shut.asked(RequestId::OPEN), before + 2);
+    }
+}
