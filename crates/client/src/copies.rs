@@ -23,14 +23,14 @@ use gridlane_engine::{Event, FoundMetalink, Known, Observer, Options, Report};
 use gridlane_peer::Client;
 use gridlane_store::journal_key::JournalKeys;
 
+use crate::contents::refuse_directory;
 use crate::credentials::{Lasting, LastingWatch};
 use crate::metalink::{Described, Naming, describe, describe_found, is_directory};
-use crate::reading::refuse_directory;
 use crate::target::{Destination, resolve};
-use crate::third_party::{Detour, Initiator, Wish};
+use crate::third_party::{Detour, FileObserver, Initiator, Wish};
 use crate::tree::LeftOut;
 
-use file::{FileCopy, FileEnd, FileObserver, Rules, TimeKept};
+use file::{FileCopy, FileEnd, Rules, TimeKept};
 use rules::{Action, Existing, FileFacts};
 
 pub use event::{CopyEvent, CopyObserver, Kept};

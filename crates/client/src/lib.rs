@@ -4,6 +4,7 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
+mod contents;
 mod copies;
 pub mod credentials;
 pub mod doctor;
@@ -16,7 +17,6 @@ mod location;
 mod macaroon;
 mod metalink;
 mod namespace;
-mod reading;
 mod root;
 mod session;
 mod target;
@@ -28,6 +28,7 @@ mod walk;
 
 use std::time::Duration;
 
+pub use contents::{cat, checksum, refuse_directory};
 pub use copies::rules::{Action, Existing};
 pub use copies::{Copies, CopyEvent, CopyObserver, CopyOutcome, CopyRequest, Kept, journal_keys, patient};
 pub use files::{Stat, remove, stat};
@@ -40,7 +41,6 @@ pub use location::Location;
 pub use macaroon::{GivenMacaroon, ask_macaroon};
 pub use metalink::{Replicas, replicas};
 pub use namespace::{make_directory, remove_tree, rename, space};
-pub use reading::{cat, checksum, refuse_directory};
 pub use session::{Session, connect, quiet_session, session, unsent};
 pub use target::file_target;
 pub use threads::bound_devices;

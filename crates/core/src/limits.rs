@@ -899,6 +899,11 @@ pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
 pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
 /// Time for removing at another server what an upload that broke off has left there.
 pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
+/// Of a push that broke off before so many bytes were read here, it is not certain that any have reached the other server: what is
+/// there is left alone.
+pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
+/// Time for fetching the metalink that a source is, before the client has an answer.
+pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
 /// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every

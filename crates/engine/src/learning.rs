@@ -22,8 +22,12 @@ impl Run<'_> {
                 false => mean,
             };
             let rate_bytes_per_s = rate_bytes_per_s.map(|rate| rate / report.lanes.max(1) as f64);
-            let path =
-                Path { rate_bytes_per_s, round_trip: replica.round_trip, pipelines: replica.pipelines };
+            let path = Path {
+                rate_bytes_per_s,
+                round_trip: replica.round_trip,
+                file_bytes: self.judge.size_bytes(),
+                pipelines: replica.pipelines,
+            };
             self.client.paths.learn(&replica.source.url.endpoint(), |known| known.update(path));
         }
     }

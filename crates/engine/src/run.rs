@@ -303,13 +303,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The rate of a connection to a source in bytes per second, and its round trip, as an earlier copy has measured
-    /// them.
-    fn warm_path(&self, replica: &Replica) -> Option<(f64, Duration)> {
+    /// The connections to a source that an earlier copy has left, and what it has measured on them.
+    fn warm(&self, replica: &Replica) -> Option<plan::Event> {
         let url = &replica.source.url;
         let path = self.client.paths.of(&url.endpoint());
-        let is_there = url.scheme().is_http() && self.client.http.has_idle(url, Purpose::Lane);
-        path.rate_bytes_per_s.zip(path.round_trip).filter(|_| is_there)
+        let connections = if url.scheme().is_http() { self.client.http.idle(url, Purpose::Lane) } else { 0 };
+        (connections > 0).then_some(plan::Event::Warm {
+            source: SourceId(replica.source.number),
+            connections,
+            expected_bytes: path.file_bytes,
+            rate_bytes_per_s: path.rate_bytes_per_s?,
+            round_trip: path.round_trip?,
+        })
     }
 
     pub(crate) fn is_known_to_pipeline(&self, lane: LaneId) -> bool {
@@ -354,8 +359,8 @@ impl<'a> Run<'a> {
         for replica in &self.replicas {
             let id = self.plan.add_source(now);
             debug_assert_eq!(id, SourceId(replica.source.number));
-            if let Some((rate_bytes_per_s, round_trip)) = self.warm_path(replica) {
-                self.plan.handle(now, plan::Event::Warm { source: id, rate_bytes_per_s, round_trip });
+            if let Some(warm) = self.warm(replica) {
+                self.plan.handle(now, warm);
             }
             if replica.dead.is_some() {
                 self.plan.handle(now, plan::Event::SourceDead { source: id });

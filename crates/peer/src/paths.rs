@@ -16,6 +16,8 @@ pub struct Path {
     pub rate_bytes_per_s: Option<f64>,
     /// Smallest round trip seen.
     pub round_trip: Option<Duration>,
+    /// Size of the file, in bytes.
+    pub file_bytes: Option<u64>,
     /// Its answers come in good order while more requests are under way.
     pub pipelines: bool,
 }
@@ -25,6 +27,7 @@ impl Path {
     pub fn update(&mut self, seen: Path) {
         self.rate_bytes_per_s = seen.rate_bytes_per_s.or(self.rate_bytes_per_s);
         self.round_trip = seen.round_trip.or(self.round_trip);
+        self.file_bytes = seen.file_bytes.or(self.file_bytes);
         self.pipelines = seen.pipelines;
     }
 }
@@ -40,9 +43,12 @@ mod tests {
         let at = |text: &str| Url::parse_absolute(text).unwrap().endpoint();
         let paths = Paths::default();
         let rate_bytes_per_s = Some(5.0);
-        paths.learn(&at("https://H/a"), |path| path.update(Path { rate_bytes_per_s, ..Path::default() }));
+        let file_bytes = Some(7);
+        paths.learn(&at("https://H/a"), |path| {
+            path.update(Path { rate_bytes_per_s, file_bytes, ..Path::default() })
+        });
         paths.learn(&at("https://h/b"), |path| path.update(Path { pipelines: true, ..Path::default() }));
-        let both = Path { rate_bytes_per_s, round_trip: None, pipelines: true };
+        let both = Path { rate_bytes_per_s, round_trip: None, file_bytes, pipelines: true };
         assert_eq!(paths.of(&at("https://h/c")), both);
         assert_eq!(paths.of(&at("https://h:8443/c")), Path::default());
     }

@@ -144,9 +144,10 @@ impl<K: Key, C: Rests> Pool<K, C> {
         Home { pool: Arc::downgrade(&self.0), key, purpose, _turn: turn.map(Arc::new) }
     }
 
-    /// True if there is an idle connection that was used for `purpose`; it may have been closed at the other end.
-    pub(crate) fn has(&self, key: &K, purpose: Purpose) -> bool {
-        self.0.idle().resting.iter().any(|resting| resting.key == *key && resting.purpose == purpose)
+    /// Number of idle connections that were used for `purpose`; some may have been closed at the other end.
+    pub(crate) fn idle(&self, key: &K, purpose: Purpose) -> usize {
+        let idle = self.0.idle();
+        idle.resting.iter().filter(|resting| resting.key == *key && resting.purpose == purpose).count()
     }
 
     /// An idle connection that is still open; those that are not are closed.
@@ -367,9 +368,10 @@ mod tests {
         let (near, _far) = pair().await;
         pool.home(of(&ada), Purpose::Request).await.take_back(near, None, false);
         for other in [of(&bob), key()] {
-            assert!(!pool.has(&other, Purpose::Request));
+            assert_eq!(pool.idle(&other, Purpose::Request), 0);
             assert!(pool.take(&pool.home(other, Purpose::Request).await).is_none());
         }
+        assert_eq!(pool.idle(&of(&ada), Purpose::Request), 1);
         assert!(pool.take(&pool.home(of(&ada), Purpose::Request).await).is_some());
         let mut homes = Vec::new();
         for turn in 0..REQUESTS_PER_HOST_MAX {

@@ -115,7 +115,7 @@ impl Plan {
     fn request_bytes(&self, now: Time, lane: &Lane, level: Option<&Level>) -> Option<u64> {
         let settings = &self.settings;
         if self.size_bytes().is_none() {
-            return (!self.awaits_better(now, lane)).then_some(settings.first_request_bytes);
+            return (!self.awaits_better(now, lane)).then(|| self.first_bytes(now, lane));
         }
         if self.source(lane.source).is_on_trial {
             return Some(PROBE_BYTES);
@@ -146,6 +146,16 @@ impl Plan {
         }
         let half = (share / 2).max(settings.request_bytes_min);
         Some(wanted.min(half).min(share.max(settings.align_bytes)))
+    }
+
+    /// The first request of a lane while the size is not known. That of a connection that was there already lasts until the
+    /// next one is answered, which cannot be sent before the first answer has told the size.
+    fn first_bytes(&self, now: Time, lane: &Lane) -> u64 {
+        let settings = &self.settings;
+        let rate = lane.rate_bytes_per_s(now).filter(|_| lane.is_warm && self.is_alone(lane.source));
+        let path_s = lane.round_trip_or_zero().as_secs_f64() + OUTSTANDING_SLACK_S;
+        let bytes = rate.map_or(0, |rate| (rate * path_s) as u64).min(settings.request_bytes_max);
+        bytes.min(self.window_part()).max(settings.first_request_bytes)
     }
 
     /// True if a lane that will be ready in a moment should have the first bytes: they may be all there are.

@@ -40,11 +40,16 @@ pub enum Event {
         /// known.
         out_of_order: Option<u32>,
     },
-    /// There is a connection to the source already, which did so much at the end of its last use: the next lane
-    /// is ready at once, and its window need not grow first.
+    /// There are connections to the source already, which did so much at the end of their last use: the next lanes
+    /// are ready at once, and their windows need not grow first.
     Warm {
         /// Which source.
         source: SourceId,
+        /// Number of these connections.
+        connections: usize,
+        /// Size of the object that was fetched from there last, in bytes, if it is known: what is thought of this one's until it
+        /// is told.
+        expected_bytes: Option<u64>,
         /// The rate of one lane, in bytes per second.
         rate_bytes_per_s: f64,
         /// From a question to its answer.

@@ -1,7 +1,5 @@
 //! Silence, loss, and how many lanes a source has.
 
-use std::time::Duration;
-
 use gridlane_core::Time;
 
 use crate::lane::{Lane, LaneState};
@@ -155,25 +153,55 @@ impl Plan {
         }
         let lanes_max = source.lanes_cap;
         let is_starting = !self.settings.lanes_fixed && !source.streams.has_judged();
-        let is_far = |round_trip: &Duration| is_starting && self.lasts(*round_trip * START_ROUND_TRIPS);
-        // What one source loses at the start is a part of what the copy loses.
-        let in_use = self.sources.iter().filter(|source| source.standing == Standing::Live).count();
-        let start =
-            source.round_trip.filter(is_far).map_or(1, |time| start_lanes(time / in_use as u32, lanes_max));
+        let start = if is_starting { self.start_lanes(id) } else { 1 };
         let (wanted, worth_bytes) = match self.settings.lanes_fixed {
             true => (lanes_max, LANE_WORTH_BYTES),
             // Where bytes take a quarter of a second to begin, the smallest request is worth a lane.
             false if start > 1 => (start.max(source.lanes_wanted), self.settings.request_bytes_min),
             false => (source.lanes_wanted.max(self.near_lanes(id)), LANE_WORTH_BYTES),
         };
+        let times = |bytes: u64, unit: u64| usize::try_from((bytes / unit).max(1)).unwrap_or(usize::MAX);
         let worth = match missing_bytes {
-            Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
-            // No other source will say how much there is before this one could have begun. Lanes that are opened when
-            // the first answer has told it are two round trips late.
-            None if is_starting && self.is_alone(id) && !self.has_warm_lane(id) => usize::MAX,
+            Some(bytes) => times(bytes, worth_bytes),
+            // No other source will say how much there is before this one could have begun.
+            None if is_starting && self.is_alone(id) => match self.warm_connections(id) {
+                // Lanes that are opened when the first answer has told it are two round trips late.
+                0 => usize::MAX,
+                // Here they are one late, and a request of each is in vain where there is less than was thought.
+                there => {
+                    let expected_bytes = source.warm.and_then(|warm| warm.expected_bytes).unwrap_or(0);
+                    times(expected_bytes, self.settings.first_request_bytes).min(there)
+                }
+            },
             None => 1,
         };
         wanted.min(worth).min(lanes_max)
+    }
+
+    /// Lanes with which a source begins. Those whose connections are there already cost nothing; others are opened if
+    /// the copy goes on for so long, with all of those, that they bring something.
+    fn start_lanes(&self, id: SourceId) -> usize {
+        let source = self.source(id);
+        let Some(round_trip) = source.round_trip else { return 1 };
+        // What one source loses at the start is a part of what the copy loses.
+        let in_use = self.sources.iter().filter(|source| source.standing == Standing::Live).count();
+        let lanes = start_lanes(round_trip / in_use as u32, source.lanes_cap);
+        let is_coming = |lane: &&Lane| lane.source == id && lane.is_expected(self.now);
+        let coming = self.lanes.values().filter(is_coming).filter_map(|lane| lane.rate_bytes_per_s(self.now));
+        let left = source.warm.map_or(0.0, |warm| {
+            let more = warm.connections.min(lanes.saturating_sub(self.open_lanes(id)));
+            more as f64 * warm.rate_bytes_per_s.unwrap_or(0.0)
+        });
+        let rate = self.total_rate_bytes_per_s() + coming.sum::<f64>() + left;
+        let time_s = (round_trip * START_ROUND_TRIPS).as_secs_f64();
+        match self.missing_bytes().is_none_or(|bytes| bytes as f64 > rate * time_s) {
+            true => lanes,
+            false => {
+                let more = usize::try_from(self.work.free_bytes() / self.settings.request_bytes_min);
+                let useful = self.open_lanes(id).saturating_add(more.unwrap_or(usize::MAX));
+                lanes.min(self.warm_connections(id)).min(useful).max(1)
+            }
+        }
     }
 
     /// Lanes that a source may have because it is near.
@@ -192,19 +220,15 @@ impl Plan {
             && round_trip.is_some_and(|round_trip| is_near(round_trip, rate))
     }
 
-    /// True if the copy goes on for so long, if it goes on as it does.
-    fn lasts(&self, time: Duration) -> bool {
-        let rate = self.total_rate_bytes_per_s();
-        self.missing_bytes().is_none_or(|bytes| bytes as f64 > rate * time.as_secs_f64())
-    }
-
-    /// True if a connection that was there already will tell the size, in one round trip.
-    fn has_warm_lane(&self, id: SourceId) -> bool {
-        self.source(id).is_warm || self.lanes.values().any(|lane| lane.source == id && lane.is_warm)
+    /// Connections that were there already: those that lanes have taken, and those that they may still take.
+    fn warm_connections(&self, id: SourceId) -> usize {
+        let taken = self.lanes.values().filter(|lane| lane.source == id && lane.is_warm);
+        let taken = taken.filter(|lane| lane.state != LaneState::Closing).count();
+        taken + self.source(id).warm.map_or(0, |warm| warm.connections)
     }
 
     /// True if no other source may be used.
-    fn is_alone(&self, id: SourceId) -> bool {
+    pub(crate) fn is_alone(&self, id: SourceId) -> bool {
         self.ids().all(|other| other == id || self.source(other).standing == Standing::Dead)
     }
 

@@ -93,6 +93,18 @@ impl Lane {
         }
     }
 
+    /// It is connected.
+    pub(crate) fn be_ready(&mut self, now: Time) {
+        self.state = LaneState::Ready;
+        self.heard_at = now;
+        // The connection that was there had been closed, or another copy has taken it: this one is new.
+        let took = now.since(self.opened_at);
+        if self.is_warm && took > WARM_MAX.max(self.round_trip_or_zero()) {
+            self.is_warm = false;
+            self.rate = RateEstimate::default();
+        }
+    }
+
     /// Puts a request behind those it has.
     pub(crate) fn push(&mut self, now: Time, range: ByteRange) {
         if self.requests.is_empty() {
@@ -307,6 +319,18 @@ mod tests {
         assert!(!warm.notes_loss(at_ms(100), 500));
         assert!(warm.notes_loss(at_ms(110), 510));
         assert!(lane().notes_loss(at_ms(100), 500));
+    }
+
+    #[test]
+    fn a_connection_that_had_to_be_made_has_a_window_that_must_grow() {
+        let took = |ms| {
+            let mut warm = Lane { is_warm: true, state: LaneState::Opening, ..lane() };
+            warm.rate = RateEstimate::with_prior(Some(1e6));
+            warm.be_ready(at_ms(ms));
+            (warm.is_warm, warm.rate_bytes_per_s(at_ms(ms)))
+        };
+        assert_eq!(took(50), (true, Some(1e6)));
+        assert_eq!(took(200), (false, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use gridlane_core::{ByteRange, Time};
 
 use crate::lane::{Lane, LaneState};
 use crate::settings::Settings;
-use crate::source::{Source, Standing};
+use crate::source::{Source, Standing, Warm};
 use crate::work::Work;
 use crate::{Action, Event, LaneId, Loss, RequestId, SourceId};
 
@@ -98,8 +98,7 @@ impl Plan {
             Event::LaneReady { lane, round_trip } => {
                 if let Some(ready) = self.lanes.get_mut(&lane).filter(|lane| lane.state == LaneState::Opening)
                 {
-                    ready.state = LaneState::Ready;
-                    ready.heard_at = now;
+                    ready.be_ready(now);
                 }
                 round_trip.into_iter().for_each(|round_trip| self.note_round_trip(lane, round_trip));
             }
@@ -115,11 +114,11 @@ impl Plan {
                     }
                 }
             }
-            Event::Warm { source, rate_bytes_per_s, round_trip } => {
+            Event::Warm { source, connections, expected_bytes, rate_bytes_per_s, round_trip } => {
                 if let Some(source) = self.sources.get_mut(source.0 as usize) {
-                    source.rate_prior = Some(rate_bytes_per_s).filter(|rate| *rate > 0.0);
+                    let rate_bytes_per_s = Some(rate_bytes_per_s).filter(|rate| *rate > 0.0);
                     source.round_trip = Some(round_trip);
-                    source.is_warm = true;
+                    source.warm = Some(Warm { connections, rate_bytes_per_s, expected_bytes });
                 }
             }
             Event::Pipelines { lane } => {
@@ -325,12 +324,18 @@ impl Plan {
     pub(crate) fn open_lane(&mut self, now: Time, source: SourceId) {
         let lane = LaneId(self.lanes_named);
         self.lanes_named += 1;
-        let Source { rate_prior, round_trip, .. } = *self.source(source);
-        let mut opened = Lane::new(source, now, rate_prior);
-        // The first lane takes the connection that is there.
-        if std::mem::take(&mut self.source_mut(source).is_warm) {
-            (opened.is_warm, opened.round_trip) = (true, round_trip);
-        }
+        let from = self.source_mut(source);
+        // The first lanes take the connections that are there. Others have windows that must grow.
+        let warm = from.warm.as_mut().filter(|warm| warm.connections > 0);
+        let opened = match warm {
+            Some(warm) => {
+                warm.connections -= 1;
+                let mut lane = Lane::new(source, now, warm.rate_bytes_per_s.or(from.rate_prior));
+                (lane.is_warm, lane.round_trip) = (true, from.round_trip);
+                lane
+            }
+            None => Lane::new(source, now, from.rate_prior),
+        };
         self.lanes.insert(lane, opened);
         self.actions.push_back(Action::OpenLane { lane, source });
     }

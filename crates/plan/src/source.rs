@@ -24,14 +24,25 @@ pub(crate) enum Standing {
     Dead,
 }
 
+/// What an earlier copy has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Warm {
+    /// Connections that no lane has taken yet.
+    pub(crate) connections: usize,
+    /// The rate of one of them, in bytes per second, if that is known.
+    pub(crate) rate_bytes_per_s: Option<f64>,
+    /// Size of the object before this one.
+    pub(crate) expected_bytes: Option<u64>,
+}
+
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) standing: Standing,
     /// It ignores ranges.
     pub(crate) is_sequential: bool,
-    /// Its next lane takes a connection that is there already.
-    pub(crate) is_warm: bool,
+    /// Connections that are there already, which its next lanes take.
+    pub(crate) warm: Option<Warm>,
     /// It came back from probation and has not made progress since: one lane, one small request at a time.
     pub(crate) is_on_trial: bool,
     /// Lanes that it shall have after trials.
@@ -61,7 +72,7 @@ impl Source {
         Source {
             standing: Standing::Spare,
             is_sequential: false,
-            is_warm: false,
+            warm: None,
             is_on_trial: false,
             lanes_wanted: 1,
             lanes_cap,

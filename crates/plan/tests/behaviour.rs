@@ -513,7 +513,8 @@ fn the_end_of_a_late_request_is_fetched_twice_at_most() {
 
 /// A connection from an earlier copy, of 80 MB/s and 10 ms.
 fn warm(source: SourceId) -> Event {
-    Event::Warm { source, rate_bytes_per_s: 80e6, round_trip: Duration::from_millis(10) }
+    let round_trip = Duration::from_millis(10);
+    Event::Warm { source, connections: 1, expected_bytes: None, rate_bytes_per_s: 80e6, round_trip }
 }
 
 #[test]
@@ -625,11 +626,35 @@ fn a_connection_that_is_there_tells_the_size_before_others_are_made() {
     let mut plan = Plan::new(Settings::default());
     plan.add_source(Time::ZERO);
     let round_trip = Duration::from_millis(300);
-    plan.handle(Time::ZERO, Event::Warm { source: A, rate_bytes_per_s: 10e6, round_trip });
+    let (connections, expected_bytes) = (1, None);
+    let warm = Event::Warm { source: A, connections, expected_bytes, rate_bytes_per_s: 10e6, round_trip };
+    plan.handle(Time::ZERO, warm);
     let mut talk = Talk { plan, now: Time::ZERO };
     assert_eq!(opened(&talk.actions()), [A]);
     assert_eq!(opened(&talk.tell(connected(0))), []);
     assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), [A; 15]);
+}
+
+/// The lanes of a source on which so many connections are there, before and after the size is told.
+fn opened_warm(connections: usize, expected_mib: u64, size_mib: u64) -> (usize, usize, usize) {
+    let mut plan = Plan::new(Settings::default());
+    plan.add_source(Time::ZERO);
+    let (expected_bytes, round_trip) = (Some(expected_mib * MIB), Duration::from_millis(100));
+    let warm = Event::Warm { source: A, connections, expected_bytes, rate_bytes_per_s: 7e6, round_trip };
+    plan.handle(Time::ZERO, warm);
+    let mut talk = Talk { plan, now: Time::ZERO };
+    let first = opened(&talk.actions()).len();
+    let asked = (0..first as u64).flat_map(|lane| requests(&talk.tell(connected(lane)))).count();
+    (first, asked, opened(&talk.tell(Event::SizeKnown { size_bytes: size_mib * MIB })).len())
+}
+
+#[test]
+fn connections_that_are_there_are_asked_at_once_for_what_was_there_last_time() {
+    assert_eq!(opened_warm(16, 100, 100), (16, 16, 0));
+    assert_eq!(opened_warm(16, 1, 1), (1, 1, 0), "small files take one");
+    assert_eq!(opened_warm(16, 1, 100), (1, 1, 15), "as soon as it is known to be larger");
+    assert_eq!(opened_warm(12, 100, 50), (12, 12, 0), "new ones would begin when it is over");
+    assert_eq!(opened_warm(12, 100, 1000), (12, 12, 4));
 }
 
 #[test]

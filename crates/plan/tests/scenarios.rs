@@ -5,7 +5,7 @@
 mod sim;
 
 use gridlane_plan::{Outcome, Settings, SourcePath, fluid_bound_s};
-use sim::{MB, Server, TellsSize, World, causal_bound_s};
+use sim::{Left, MB, Server, TellsSize, World, causal_bound_s};
 
 struct Scenario {
     name: &'static str,
@@ -231,6 +231,44 @@ fn losses_open_the_lanes_that_they_call_for_before_the_rate_is_level() {
             assert!(seeing.finish_s <= 0.97 * blind.finish_s, "{} got no faster", row.name);
             assert!(seeing.lanes_most > 8 && blind.lanes_most <= 8, "{}: {}", row.name, seeing.lanes_most);
         }
+    }
+}
+
+/// A second file over the connections that the first one has left, some of which had been closed.
+#[test]
+fn connections_that_are_there_need_no_others() {
+    println!("| connections left, last size | bound | time | fraction | extra bytes | lanes |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    let (rate, round_trip_s) = (payload(1000.0), 0.1);
+    let second = |connections, size_bytes: f64, expected_bytes: Option<u64>| {
+        let left = Left { connections, rate_bytes_per_s: rate / 16.0, expected_bytes };
+        let server = Server::new(rate, round_trip_s * 1e3).with(|server| server.left = Some(left));
+        let finished = World::new(size_bytes).run(&[server]);
+        let bound_s = size_bytes / rate + round_trip_s;
+        let fraction = bound_s / finished.finish_s;
+        let extra = finished.extra_bytes as f64 / size_bytes * 100.0;
+        println!(
+            "| {connections} for {size_bytes:.0}, {expected_bytes:?} | {bound_s:.2} s | {:.2} s | {fraction:.3} | {extra:.2} % | {} |",
+            finished.finish_s, finished.lanes_opened
+        );
+        assert!(finished.is_whole);
+        (fraction, finished.lanes_opened)
+    };
+    let size = Some(100_000_000);
+    for (connections, size_bytes, expected_bytes, fraction_min, lanes_max) in [
+        (16, 1e8, size, 0.95, 16),
+        (12, 1e8, size, 0.94, 16),
+        (16, 1e8, None, 0.88, 16),
+        (16, 1e9, size, 0.95, 16),
+        // One connection has a sixteenth of the path.
+        (16, 1e6, Some(1_000_000), 0.45, 1),
+        (16, 1e6, size, 0.45, 16),
+        (7, 1e8, size, 0.80, 16),
+        (1, 1e8, size, 0.40, 16),
+        (1, 1e9, size, 0.80, 16),
+    ] {
+        let (fraction, lanes) = second(connections, size_bytes, expected_bytes);
+        assert!(fraction >= fraction_min && lanes <= lanes_max, "{connections} of {size_bytes}: {fraction}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
-use gridlane_core::limits::{THIRD_PARTY_EARLY, THIRD_PARTY_PATIENCE};
+use gridlane_core::limits::{THIRD_PARTY_EARLY, THIRD_PARTY_METALINK_MAX, THIRD_PARTY_PATIENCE};
 use gridlane_core::{Checksum, Scheme, Secret, Url};
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::third_party::{CopyRequest, Direction, MEDIA_TYPE, Remote, SOURCES_FIELD, is_third_party};
@@ -211,8 +211,12 @@ impl Request<'_> {
         let client = self.client(third_party, &copy.remotes, copy.scitag)?;
         if let [only] = sources.as_slice() {
             let described = gridlane_client::replicas(&client, only, None);
-            // A metalink is small, and a server that does not send it in time will not send the file either.
-            match tokio::time::timeout(THIRD_PARTY_PATIENCE, described).await {
+            // A metalink is small. Clients of the field wait 30 s for an answer, and then give up.
+            let described = tokio::select! {
+                described = tokio::time::timeout(THIRD_PARTY_METALINK_MAX, described) => described,
+                () = self.stream.closed() => return Err(gridlane_front::disconnect::client_left()),
+            };
+            match described {
                 Ok(Ok(Some(replicas))) => {
                     sources =
                         replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File).collect();

@@ -149,7 +149,7 @@ impl Service for StorageService {
         match request {
             Request::Query(query) => query.kind == QueryKind::CHECKSUM,
             Request::Sync(_) | Request::Locate(_) => true,
-            Request::Open(open) => third_party::is_fetch(open),
+            Request::Open(open) => third_party::is_fetch(&open.about),
             _ => false,
         }
     }

@@ -56,7 +56,7 @@ fn the_options_of_an_open_and_the_existing_file_decide() {
         ("/.gridlane/x", NEW, ErrorCode::NOT_FOUND),
         ("/../x", NEW, ErrorCode::NOT_AUTHORIZED),
         ("x", NEW, ErrorCode::NOT_AUTHORIZED),
-        ("/x?tpc.stage=copy&tpc.key=k", NEW, ErrorCode::UNSUPPORTED),
+        ("/x?tpc.stage=copy&tpc.key=k", NEW, ErrorCode::ARG_INVALID),
     ] {
         assert_eq!(code(client.open(path, options)), expected, "{path} {options:?}");
     }

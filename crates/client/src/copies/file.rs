@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{CopySpec, Observer, Options, Outcome, copy};
+use gridlane_engine::{CopySpec, Options, Outcome, copy};
 use gridlane_peer::Client;
 use gridlane_share::turns::BriefKind;
 use gridlane_store::journal_key::JournalKeys;
@@ -12,7 +12,7 @@ use gridlane_store::turns_of_names;
 
 use super::rules::{Action, Existing, FileFacts, decide, keep_time};
 use crate::target::Goal;
-use crate::third_party::{Carrier, Detour, Initiator, Task, Tried, Wish};
+use crate::third_party::{Carrier, FileObserver, Initiator, Task, Tried, Wish};
 
 /// The rules for every file of a request.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +25,6 @@ pub(crate) struct Rules {
     pub(crate) dry_run: bool,
     /// What servers copy between themselves.
     pub(crate) wish: Wish,
-}
-
-/// Hears of a file: of the engine, and of copies that servers make.
-pub(crate) trait FileObserver: Observer {
-    /// The copy goes another way than it was to go, for this reason.
-    fn detour(&mut self, detour: Detour, why: &Error);
 }
 
 /// The end of a file's copy.
@@ -117,8 +111,16 @@ impl FileCopy {
         let kept_at = self.target_url().ok().flatten().filter(|_| keeps);
         let tried = match &self.target {
             Goal::Upload(target) => {
-                let (sources, facts, rules) = (&self.sources[..], &self.facts, self.rules);
-                let task = Task { client: &client, sources, target, facts, options: &options, rules };
+                let task = Task {
+                    client: &client,
+                    sources: &self.sources,
+                    target,
+                    facts: &self.facts,
+                    options: &options,
+                    replaces: self.rules.replaces(),
+                    preserves_times: keeps,
+                    wish: self.rules.wish,
+                };
                 Box::pin(initiator.copy(&task, observer, stop.as_mut())).await
             }
             Goal::File(_) | Goal::Stream(_) => Tried::Streams,

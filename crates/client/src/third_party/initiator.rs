@@ -17,10 +17,9 @@ use super::passive::credential;
 use super::proof::compare_unstated;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
-use super::terms::{Carrier, Detour, Mode, ThirdParty, Unstated, Wish};
-use super::verify::wanted;
+use super::terms::{Carrier, Detour, FileObserver, Mode, Progress, ThirdParty, Unstated, Wish};
+use super::verify::{has_pieces_alone, wanted};
 use super::{root, verify};
-use crate::copies::file::{FileObserver, Rules};
 use crate::copies::rules::FileFacts;
 
 /// A server that refuses so many files in a row, for whatever reason of its own, is taken for one that makes no copies.
@@ -55,7 +54,11 @@ pub(crate) struct Task<'a> {
     /// What is known of the source.
     pub(crate) facts: &'a FileFacts,
     pub(crate) options: &'a Options,
-    pub(crate) rules: Rules,
+    /// What has the target's name may be replaced.
+    pub(crate) replaces: bool,
+    /// The target gets the time of the source's last change.
+    pub(crate) preserves_times: bool,
+    pub(crate) wish: Wish,
 }
 
 /// The outcome of having servers copy.
@@ -80,7 +83,7 @@ impl Pair {
     fn of(task: &Task<'_>) -> Option<Pair> {
         let is_remote = |url: &Url| url.scheme().is_http() || url.scheme().is_root();
         let is_between = task.sources.iter().all(is_remote) && is_remote(task.target);
-        if task.rules.wish.third_party == ThirdParty::Never || !is_between {
+        if task.wish.third_party == ThirdParty::Never || !is_between {
             return None;
         }
         let first = task.sources.first()?.scheme();
@@ -122,7 +125,7 @@ impl Initiator {
     ) -> Tried {
         let mut telling = Telling::new(observer, task.sources);
         let Some(pair) = Pair::of(task) else {
-            if task.rules.wish.third_party != ThirdParty::Only {
+            if task.wish.third_party != ThirdParty::Only {
                 return Tried::Streams;
             }
             let message = "a source is on this machine, and only servers were to copy";
@@ -135,9 +138,7 @@ impl Initiator {
                 let message = "a limit of the rate holds for bytes that pass here, and not between servers";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
-            _ if task.rules.wish.third_party == ThirdParty::Auto
-                && verify::has_pieces_alone(task.options) =>
-            {
+            _ if task.wish.third_party == ThirdParty::Auto && has_pieces_alone(task.options) => {
                 let message = "its metalink has checksums of pieces, which are compared where the bytes pass";
                 Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller)))
             }
@@ -149,7 +150,7 @@ impl Initiator {
             Pair::Http => self.by_http(task, &mut telling, stop.as_mut()).await,
         };
         let done = match done {
-            Err(Failed::Way(why)) if task.rules.wish.third_party == ThirdParty::Auto => {
+            Err(Failed::Way(why)) if task.wish.third_party == ThirdParty::Auto => {
                 telling.detour(Detour::Streamed, &why);
                 return Tried::Streams;
             }
@@ -179,7 +180,7 @@ impl Initiator {
             let error = Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller);
             Failed::Way(error.endpoint(task.target))
         };
-        if task.rules.wish.mode == Some(Mode::Push) {
+        if task.wish.mode == Some(Mode::Push) {
             return Err(way("a server of root:// fetches files, and sends none by itself"));
         }
         if task.sources.len() > 1 && self.tells_of(task.target) {
@@ -209,10 +210,10 @@ impl Initiator {
         telling: &mut Telling<'_>,
         stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
-        let Task { client, sources, target, options, rules, .. } = *task;
+        let Task { client, sources, target, options, .. } = *task;
         let (checksum, basis) = wanted(options);
         let terms = RootThirdParty {
-            overwrite: rules.replaces(),
+            overwrite: task.replaces,
             streams: options.streams.and_then(|streams| u32::try_from(streams).ok()).unwrap_or(1),
             checksum: checksum.clone(),
             unstated: unstated(task),
@@ -220,7 +221,7 @@ impl Initiator {
             ..RootThirdParty::default()
         };
         let (mut is_new, mut has_moved, mut is_lost) = (true, false, false);
-        let mut told = |progress: super::terms::Progress| {
+        let mut told = |progress: Progress| {
             telling.size(progress.size_bytes);
             if std::mem::replace(&mut is_new, false) {
                 telling.begins();
@@ -261,12 +262,12 @@ impl Initiator {
             looked = Self::look(task) => looked.map_err(Failed::File)?,
         };
         let Some(mut looked) = looked else { return Ok(None) };
-        if looked.is_there == Some(true) && !task.rules.replaces() {
+        if looked.is_there == Some(true) && !task.replaces {
             return Err(Failed::File(exists(task.target)));
         }
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
         let mut refused: Option<(Mode, Error)> = None;
-        for mode in modes(task.rules.wish) {
+        for mode in modes(task.wish) {
             let may = tokio::select! {
                 biased;
                 () = stop.as_mut() => return Err(Failed::File(stopped())),
@@ -300,7 +301,7 @@ impl Initiator {
 
     /// Looks at both ends as far as it is not known what is there; `None` for a metalink that stands for files.
     async fn look(task: &Task<'_>) -> Result<Option<Looked>> {
-        let Task { client, sources, target, facts, options, rules } = *task;
+        let Task { client, sources, target, facts, options, .. } = *task;
         let at_source = async {
             match facts.size_bytes {
                 Some(_) if !options.stop_at_metalink => Ok(None),
@@ -310,7 +311,7 @@ impl Initiator {
         let at_target = async {
             // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not when it is
             // asked to fetch it. An upload by another server is looked for later.
-            match !rules.replaces() && client.http.keeps_existing(target) {
+            match !task.replaces && client.http.keeps_existing(target) {
                 true => Ok(None),
                 false => is_there(client, target).await,
             }
@@ -379,7 +380,7 @@ impl Initiator {
         telling: &mut Telling<'_>,
         mut stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
-        let Task { client, target, options, rules, .. } = *task;
+        let Task { client, target, options, .. } = *task;
         let active = if mode == Mode::Pull { target } else { sources[0] };
         let key = (active.endpoint(), mode);
         if let Some(why) = self.lock().unable.get(&key) {
@@ -401,10 +402,10 @@ impl Initiator {
             sources,
             target,
             credentials,
-            overwrite: rules.replaces(),
+            overwrite: task.replaces,
             requires_checksum: options.require_verified && wanted(options).1.is_none(),
             streams: options.streams,
-            modified: looked.facts.modified.filter(|_| rules.preserve_times),
+            modified: looked.facts.modified.filter(|_| task.preserves_times),
         };
         let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
         let ended = loop {
@@ -452,11 +453,10 @@ impl Initiator {
             }
             Err(Failed::Busy(error)) => Failed::Busy(error),
         };
-        // What is there without a server that had begun is another's.
         let is_about_another =
             matches!(&failed, Failed::File(error) if error.kind() == ErrorKind::Precondition);
-        if ran.has_begun && !is_about_another {
-            self.leave(task, looked).await;
+        if !is_about_another {
+            self.leave(task, looked, ran).await;
         }
         Err(failed)
     }
@@ -474,7 +474,7 @@ impl Initiator {
         if attempt.sources.len() > 1 && made.sources.is_none() && attempt.mode == Mode::Pull {
             self.lock().sources_max.insert(attempt.active().endpoint(), 1);
         }
-        let Task { client, target, options, rules, .. } = *task;
+        let Task { client, target, options, .. } = *task;
         let size_bytes = options.known.size_bytes.or(looked.facts.size_bytes);
         telling.verifies(size_bytes.unwrap_or(0));
         let used: Vec<Url> = attempt.sources.iter().map(|url| (*url).clone()).collect();
@@ -512,7 +512,7 @@ impl Initiator {
         telling.size(size_bytes);
         telling.verifies(size_bytes.unwrap_or(0));
         telling.compared(&compared);
-        let modified = looked.facts.modified.filter(|_| rules.preserve_times);
+        let modified = looked.facts.modified.filter(|_| task.preserves_times);
         let keeps_time = modified.map(|modified| ends.keeps(modified));
         Ok(Done { compared, carrier: carrier(attempt.mode, attempt.active()), keeps_time })
     }
@@ -535,9 +535,7 @@ impl Initiator {
         let ends = tokio::select! {
             biased;
             () = stop.as_mut() => {
-                if ran.has_begun {
-                    self.leave(task, looked).await;
-                }
+                self.leave(task, looked, ran).await;
                 return Err(Failed::File(stopped()));
             }
             ends = looking => ends,
@@ -559,15 +557,13 @@ impl Initiator {
             }
             Err(error) => format!("a look at the target: {}", error.message()),
         };
-        if ran.has_begun {
-            self.leave(task, looked).await;
-        }
+        self.leave(task, looked, ran).await;
         Err(Failed::File(unknown.more(why)))
     }
 
-    /// Sees to it that nothing is left of a new file.
-    async fn leave(&self, task: &Task<'_>, looked: &Looked) {
-        if looked.is_there == Some(false) {
+    /// Sees to it that nothing is left of a new file. What is there without a server that had begun is another's.
+    async fn leave(&self, task: &Task<'_>, looked: &Looked, ran: Ran) {
+        if ran.has_begun && looked.is_there == Some(false) {
             clear(task.client, task.target).await;
         }
     }
@@ -630,7 +626,7 @@ impl Initiator {
 /// Before a push that may replace nothing: the source's server may upload without a word of that, whatever it was told. So only
 /// a target that is known to be absent will do.
 async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::result::Result<(), Failed> {
-    if mode == Mode::Pull || task.rules.replaces() {
+    if mode == Mode::Pull || task.replaces {
         return Ok(());
     }
     if looked.is_there.is_none() {
@@ -672,7 +668,7 @@ fn both(first: Mode, error: Error, second: Mode, other: &Error) -> Error {
 /// What is to be done where the target's server does not state a checksum of the kind that is known.
 fn unstated(task: &Task<'_>) -> Unstated {
     let is_users = wanted(task.options).1 == Some(Basis::User);
-    match task.rules.wish.third_party {
+    match task.wish.third_party {
         ThirdParty::Only if is_users => Unstated::Fails,
         ThirdParty::Only => Unstated::Passes,
         ThirdParty::Auto | ThirdParty::Never => Unstated::Reads,

@@ -26,4 +26,5 @@ mod terms;
 mod verify;
 
 pub(crate) use initiator::{Initiator, Task, Tried};
+pub(crate) use terms::FileObserver;
 pub use terms::{Carrier, Copied, Detour, Mode, Progress, ThirdParty, Unstated, Wish};

@@ -22,7 +22,7 @@ pub(super) async fn compare_unstated(
         let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target);
         return Err(error.hint("let the bytes go through this machine"));
     }
-    let found = crate::reading::checksum(client, target, right.kind()).await?;
+    let found = crate::contents::checksum(client, target, right.kind()).await?;
     if found == *right { Ok(()) } else { Err(mismatch(target, &found, right)) }
 }
 

@@ -7,8 +7,7 @@ use gridlane_core::{Checksum, ChecksumKind, Error, Result, Url};
 use gridlane_engine::events::{SourceReport, SourceSnapshot};
 use gridlane_engine::{Basis, Event, Limit, Outcome, Report, Snapshot, State};
 
-use super::terms::{Detour, Progress};
-use crate::copies::file::FileObserver;
+use super::terms::{Detour, FileObserver, Progress};
 
 /// Rates are those over so long: active servers tell of themselves every five seconds.
 const RATE_OVER: Duration = Duration::from_secs(15);

@@ -1,8 +1,9 @@
-//! What is wished, done and told of copies between servers.
+//! The words of a copy between servers: what is wished, which way it goes, and who made it.
 
 use std::fmt;
 
-use gridlane_core::Checksum;
+use gridlane_core::{Checksum, Error};
+use gridlane_engine::Observer;
 
 /// Whether servers make copies between themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,4 +99,10 @@ pub struct Copied {
     pub size_bytes: u64,
     /// The checksum of the target, if it was compared with the source's or with one that was given.
     pub checksum: Option<Checksum>,
+}
+
+/// Hears of a file: of the engine, and of copies that servers make.
+pub(crate) trait FileObserver: Observer {
+    /// The copy goes another way than it was to go, for this reason.
+    fn detour(&mut self, detour: Detour, why: &Error);
 }

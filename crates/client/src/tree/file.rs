@@ -13,10 +13,10 @@ use super::event::About;
 use super::job::Job;
 use super::news::{News, Note};
 use super::shared::Shared;
-use crate::copies::file::{FileCopy, FileEnd, FileObserver, TimeKept};
+use crate::copies::file::{FileCopy, FileEnd, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
 use crate::target::Goal;
-use crate::third_party::{Carrier, Detour};
+use crate::third_party::{Carrier, Detour, FileObserver};
 use crate::tree_path::TreePath;
 
 /// The end of a file's turn.

@@ -180,3 +180,55 @@ async fn a_lane_ends_where_it_waits_when_its_copy_is_gone() {
     let is_lost = async { while !matches!(heard.recv().await, Some(Notice::Lost { .. })) {} };
     tokio::time::timeout(DEADLINE, is_lost).await.expect("it ends");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_connection_of_which_little_is_left_is_there_for_the_next_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = vec![7; 1 << 20];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse_absolute(&format!("http://{}/f", listener.local_addr().unwrap())).unwrap();
+    for (asked, is_kept) in [(2, true), (3, false)] {
+        let (lane, _, mut heard) = lane_to(dir.path(), url.clone(), &vec![7; 3 << 19]);
+        let http = lane.client.http.clone();
+        let (commands, orders) = unbounded_channel();
+        let running = lane.spawn(orders);
+        for nth in 0..asked {
+            commands.send(Command::Request(ByteRange::at(nth << 19, 1 << 19))).unwrap();
+        }
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut requests = Vec::new();
+        while requests.windows(4).filter(|end| end == b"\r\n\r\n").count() < asked as usize {
+            assert!(server.read_buf(&mut requests).await.unwrap() > 0);
+        }
+        commands.send(Command::Close).unwrap();
+        while !matches!(heard.recv().await, Some(Notice::Lost { .. })) {}
+        // Others have brought these bytes; they come all the same.
+        for nth in 0..asked {
+            let first = nth << 19;
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {first}-{}/1572864\r\nContent-Length: 524288\r\n\r\n",
+                first + 524_287
+            );
+            let sent = async {
+                server.write_all(head.as_bytes()).await?;
+                server.write_all(&bytes[..1 << 19]).await
+            };
+            assert!(sent.await.is_ok() || !is_kept);
+        }
+        let begun = Instant::now();
+        match is_kept {
+            true => {
+                while !http.has_idle(&url, Purpose::Lane) {
+                    assert!(begun.elapsed() < DEADLINE, "it was not kept");
+                    tokio::task::yield_now().await;
+                }
+            }
+            // It is closed, with bytes that were not read.
+            false => {
+                while server.read(&mut [0]).await.is_ok_and(|count| count > 0) {}
+                assert!(!http.has_idle(&url, Purpose::Lane));
+            }
+        }
+        drop(running);
+    }
+}

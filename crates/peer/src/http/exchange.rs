@@ -122,8 +122,13 @@ impl Client {
 
     /// True if a connection to the server of `url` that was used for `purpose` waits to be used again.
     pub fn has_idle(&self, url: &Url, purpose: Purpose) -> bool {
+        self.idle(url, purpose) > 0
+    }
+
+    /// Number of such connections.
+    pub fn idle(&self, url: &Url, purpose: Purpose) -> usize {
         let user = User::of(&self.credentials, url, url);
-        self.route(url, &user).is_ok_and(|route| self.pool.has(&route, purpose))
+        self.route(url, &user).map_or(0, |route| self.pool.idle(&route, purpose))
     }
 
     /// True if the server of `url` has never stated a checksum, so that it is no use to ask for one.

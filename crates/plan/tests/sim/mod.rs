@@ -23,7 +23,7 @@ use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
 pub(crate) use court::{Case, Ended, Judged};
 pub(crate) use liar::{Holding, When, checksum, colliding, noise};
-pub(crate) use server::{MB, Server, TellsSize, causal_bound_s};
+pub(crate) use server::{Left, MB, Server, TellsSize, causal_bound_s};
 
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
 const SEGMENT_BYTES: f64 = 1_460.0;
@@ -165,8 +165,20 @@ struct Sim<'a> {
 impl<'a> Sim<'a> {
     fn new(world: &'a World, servers: &'a [Server]) -> Sim<'a> {
         let mut plan = Plan::new(world.settings.clone());
-        for _ in servers {
-            plan.add_source(Time::ZERO);
+        for server in servers {
+            let id = plan.add_source(Time::ZERO);
+            if let Some(left) = server.left {
+                plan.handle(
+                    Time::ZERO,
+                    Event::Warm {
+                        source: id,
+                        connections: left.connections,
+                        expected_bytes: left.expected_bytes,
+                        rate_bytes_per_s: left.rate_bytes_per_s,
+                        round_trip: Duration::from_secs_f64(server.round_trip_s),
+                    },
+                );
+            }
         }
         Sim {
             world,
@@ -268,7 +280,8 @@ impl<'a> Sim<'a> {
         let server = &self.servers[source];
         let is_of_source = |lane: &&SimLane| lane.source == source && lane.connection != Connection::Closing;
         let lanes_open = self.lanes.values().filter(is_of_source).count();
-        let connect_s = server.connect_round_trips * server.round_trip_s;
+        let left = server.left.filter(|left| self.lanes_opened < left.connections as u64);
+        let connect_s = if left.is_some() { 0.001 } else { server.connect_round_trips * server.round_trip_s };
         let ready_s = self.now_s + connect_s;
         let lost = |loss| Event::LaneLost { lane: id, loss };
         let event = match server.busy {
@@ -282,7 +295,11 @@ impl<'a> Sim<'a> {
                 (ready_s, Event::LaneReady { lane: id, round_trip })
             }
         };
-        if server.connect_round_trips >= 2.0 && !server.is_silent(ready_s) && !server.is_down(ready_s) {
+        if left.is_none()
+            && server.connect_round_trips >= 2.0
+            && !server.is_silent(ready_s)
+            && !server.is_down(ready_s)
+        {
             // TCP is connected before TLS is spoken.
             let round_trip = Duration::from_secs_f64(server.round_trip_s);
             let reached = Event::RoundTrip { lane: id, round_trip, loaded: None, out_of_order: None };
@@ -293,7 +310,8 @@ impl<'a> Sim<'a> {
             source,
             connection: Connection::Connecting,
             requests: VecDeque::new(),
-            window_bytes: INITIAL_WINDOW_BYTES,
+            window_bytes: left
+                .map_or(INITIAL_WINDOW_BYTES, |left| left.rate_bytes_per_s * server.round_trip_s),
             cubic: None,
             out_of_order: 0,
             loss_in_bytes: server

@@ -30,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) connect_round_trips: f64,
     pub(crate) pipelines: bool,
     pub(crate) slow_start: bool,
+    /// Connections of an earlier copy, where there is no other server.
+    pub(crate) left: Option<Left>,
     /// Closes each connection after its first answer.
     pub(crate) one_request: bool,
     /// Sends the whole object whatever is asked for, and says how long it is, or not.
@@ -44,6 +46,15 @@ pub(crate) struct Server {
     pub(crate) down: Option<(f64, f64)>,
     /// At this time everything it sent is found to be wrong.
     pub(crate) liar_found_at_s: Option<f64>,
+}
+
+/// Connections that an earlier copy has left: each has the window that its rate needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) connections: usize,
+    pub(crate) rate_bytes_per_s: f64,
+    /// Size of its object.
+    pub(crate) expected_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +75,7 @@ impl Server {
             connect_round_trips: 2.0,
             pipelines: true,
             slow_start: true,
+            left: None,
             one_request: false,
             ignores_ranges: None,
             silent_from_s: None,

@@ -11,6 +11,7 @@ use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::names;
 use super::places::{Context, Places as _};
+use super::third_party;
 use crate::export::{Place, Spot};
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
@@ -93,6 +94,9 @@ pub(crate) fn text_above() -> StatText {
 /// Answers `stat` of a path, if that needs no wait.
 pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> {
     let (About::Path(about), false) = (&request.about, request.is_vfs) else { return None };
+    if third_party::is_fetch(about) {
+        return None;
+    }
     let text = match place_of(context, about) {
         Ok(None) => Ok(text_above()),
         Ok(Some(spot)) => {
@@ -130,6 +134,10 @@ fn answer_of(text: &StatText) -> Answer {
 
 /// The metadata of a path, if its client may know it.
 pub(crate) async fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
+    if third_party::is_fetch(about) {
+        let spot = third_party::spot_to_compare(context, about, ACT, Operation::Stat).await?;
+        return text_of(&spot, about, spot.storage().look(&spot.object).await);
+    }
     match place_of(context, about)? {
         Some(spot) => text_of(&spot, about, spot.storage().look(&spot.object).await),
         None => Ok(text_above()),

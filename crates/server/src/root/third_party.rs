@@ -21,19 +21,35 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use super::meetings::Spoken;
 use super::places::{Context, Places as _, allowed, denied};
 use super::pull::Pull;
-use crate::export::{MayStore, Spot};
+use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
 use crate::third_party::ends::Landing;
 use crate::third_party::refusal;
 use crate::third_party::running::{Asked, Goal, Job};
 use gridlane_front::root::answer::{Failure, printable_path};
 
+/// The place of a path, which a server that comes for the file there may ask about as well.
+pub(crate) async fn spot_to_compare(
+    context: &Context,
+    about: &PathArg,
+    act: &str,
+    operation: Operation,
+) -> Result<Spot, Failure> {
+    let may_anyway = |place| matches!(place, Ok(Place::Inside(spot)) if Spot::may(&spot, operation));
+    match parse(&about.cgi, false) {
+        Ok(Some(Role::Fetch { key, origin })) if !may_anyway(context.place(about)) => {
+            fetch(context, about, &key, &origin).await
+        }
+        _ => context.spot(about, act, operation),
+    }
+}
+
 /// The verb of messages.
 const ACT: &str = "create";
 
 /// True if a server comes for a file, which may have to wait for the client's word.
-pub(crate) fn is_fetch(request: &Open) -> bool {
-    matches!(parse(&request.about.cgi, false), Ok(Some(Role::Fetch { .. })))
+pub(crate) fn is_fetch(about: &PathArg) -> bool {
+    matches!(parse(&about.cgi, false), Ok(Some(Role::Fetch { .. })))
 }
 
 /// Takes a client's word that another server may read a file that it has opened.

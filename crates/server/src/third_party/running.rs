@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use gridlane_core::limits::{
     THIRD_PARTY_CLEAN_UP_MAX, THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAST_INTERVAL, THIRD_PARTY_METALINKS_MAX,
+    THIRD_PARTY_PATIENCE, THIRD_PARTY_SENT_BYTES_MIN,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Scheme, Url};
 use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, Report, StoredSource, TargetSpec};
@@ -280,7 +281,7 @@ async fn run(
         Ok(report) => (Some(report), None),
         Err((error, report)) => (report.as_ref(), Some(error)),
     };
-    copy.clean_up(why, error, report, asked.at).await;
+    copy.clean_up(why, error, report).await;
     let moved_bytes = watcher.moved_bytes + report.map_or(0, |report| report.fetched_bytes);
     count(&context, &asked, error, moved_bytes);
     let seconds = asked.at.elapsed().as_secs_f64();
@@ -354,7 +355,11 @@ impl Copy {
                 landing.close(true).await;
             }
             let Some(source) = sources.first() else { break };
-            match gridlane_client::replicas(&self.client, source, Some(&found)).await {
+            let described = gridlane_client::replicas(&self.client, source, Some(&found));
+            let described = timeout(THIRD_PARTY_PATIENCE, described).await.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Timeout, "the metalink did not come in time").endpoint(&found.url))
+            });
+            match described {
                 Ok(Some(replicas)) => {
                     let described = replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File);
                     if found.is_source {
@@ -398,7 +403,7 @@ impl Copy {
 
     /// Removes what a copy leaves that failed. Bytes that came stay for the next copy of the same file where that may go better:
     /// when the server stops, or a source failed in the middle.
-    async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>, began: Instant) {
+    async fn clean_up(&self, why: Stop, error: Option<&Error>, report: Option<&Report>) {
         match &self.goal {
             Goal::Here(landing) => {
                 let keeps = match (why, error) {
@@ -410,11 +415,9 @@ impl Copy {
                 landing.close(keeps).await;
             }
             Goal::Away { url, .. } => {
-                let size_bytes =
-                    report.filter(|report| report.done_bytes > 0).and_then(|report| report.size_bytes);
-                if let (Some(error), Some(size_bytes)) = (error, size_bytes) {
+                if let (Some(error), Some(report)) = (error, report) {
                     // As well as it goes: the client is told of the failure in any case.
-                    let removal = remove_remains(&self.client, url, error, size_bytes, began);
+                    let removal = remove_remains(&self.client, url, error, report);
                     let _ = timeout(THIRD_PARTY_CLEAN_UP_MAX, removal).await;
                 }
             }
@@ -422,32 +425,36 @@ impl Copy {
     }
 }
 
-/// Removes the part of a file that a server keeps of an upload which broke off. Most keep none, and have still what was there
-/// before: that is not ours to remove.
+/// Removes at another server what an upload has left there that failed. Only what is certainly of this upload: a whole file that
+/// the server says has other bytes than were sent to it, and the part that a server keeps which writes in place. Other servers keep
+/// nothing of an upload that breaks off, and have still what was there before, or what another client has stored meanwhile.
 async fn remove_remains(
     client: &Client,
     url: &Url,
     error: &Error,
-    size_bytes: u64,
-    began: Instant,
+    report: &Report,
 ) -> gridlane_core::Result<()> {
-    let is_wrong = error.kind() == ErrorKind::ChecksumMismatch;
-    if !is_wrong {
-        let found = client.http.request("HEAD", url, &[]).await?;
-        let head = &found.response.head;
-        let age = head.date().zip(head.last_modified()).and_then(|(now, then)| now.duration_since(then).ok());
-        let is_new = match age {
-            // Both are in whole seconds.
-            Some(age) => age <= began.elapsed() + Duration::from_secs(1),
-            // XRootD writes in place, and does not tell when.
-            None => head.headers.get("server").is_some_and(|server| server.starts_with("XrootD")),
-        };
-        let is_part = head.content_length()?.is_some_and(|found_bytes| found_bytes < size_bytes);
-        if !(is_new && is_part) {
-            return Ok(());
-        }
+    let Some(size_bytes) = report.size_bytes else { return Ok(()) };
+    let is_of_the_server = error.endpoint_text() == Some(&url.to_string());
+    let is_wrong = error.kind() == ErrorKind::ChecksumMismatch && is_of_the_server;
+    let broke_off = error.status().is_none()
+        && report.done_bytes >= THIRD_PARTY_SENT_BYTES_MIN
+        && matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Interrupted);
+    if !is_wrong && !broke_off {
+        return Ok(());
     }
-    client.http.request("DELETE", url, &[]).await.map(|_| ())
+    let found = client.http.request("HEAD", url, &[]).await?;
+    let head = &found.response.head;
+    let writes_in_place = head.headers.get("server").is_some_and(|server| server.starts_with("XrootD"));
+    let is_ours = match head.content_length()? {
+        Some(found_bytes) if is_wrong => found_bytes == size_bytes,
+        Some(found_bytes) => writes_in_place && found_bytes < size_bytes,
+        None => false,
+    };
+    match is_ours {
+        true => client.http.request("DELETE", url, &[]).await.map(|_| ()),
+        false => Ok(()),
+    }
 }
 
 /// Completes when the copy shall end, and says why.
@@ -535,6 +542,8 @@ fn count(context: &Context, asked: &Asked, error: Option<&Error>, moved_bytes: u
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Looks at a copy of `size_bytes` of which so many bytes come each second from the tenth on, for ten minutes of a clock that

@@ -272,7 +272,10 @@ fn a_private_file_is_fetched_and_compared_with_its_checksum() {
     asked(&mut client, Sync { handle }).unwrap();
     client.close(handle).unwrap();
     assert_eq!(server.read("n").unwrap(), b"hello");
-    refused(RootClient::connect(source.address).checksum("/f"), ErrorCode::NOT_AUTHORIZED, "");
+    let mut other = RootClient::connect(source.address);
+    refused(other.checksum("/f"), ErrorCode::NOT_AUTHORIZED, "permission denied");
+    let of_another = Query::new(QueryKind::CHECKSUM, format!("/g?{COMES}"));
+    refused(asked(&mut other, of_another), ErrorCode::NOT_AUTHORIZED, "expired");
     let (_, log) = server.stop();
     let record = log.iter().find(|line| line["copy"] == "pull").unwrap();
     assert_eq!((&record["checksum"], &record["verified"]), (&"adler32:062c0215".into(), &true.into()));

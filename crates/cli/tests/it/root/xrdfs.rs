@@ -247,8 +247,9 @@ fn queries() {
     assert_eq!(config("fattr").split(' ').count(), 2);
     assert!(config("pio_max").parse::<u64>().is_ok());
     assert!(!config("window").is_empty());
+    assert_eq!(config("tpc"), "1");
     // What is not known, or not set, comes back.
-    for key in ["nonsense", "tpc", "sitename", "proxy"] {
+    for key in ["nonsense", "tpcdlg", "sitename", "proxy"] {
         assert_eq!(config(key), key);
     }
 

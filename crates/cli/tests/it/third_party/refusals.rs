@@ -93,8 +93,8 @@ fn a_remote_that_is_not_trusted_is_named() {
     active.put("here", b"here");
     let url = passive.server.url_over("https", "f");
     copy(&active.url("f"), &[&format!("Source: {url}")]).refused(502, &["certificate is not trusted"]);
-    copy(&active.url("here"), &[&format!("Destination: {url}")])
-        .refused(502, &["certificate is not trusted"]);
+    // Bytes of a push may have been read by then, which makes it a copy that has begun.
+    copy(&active.url("here"), &[&format!("Destination: {url}")]).fails(&["certificate is not trusted"]);
     assert_eq!(active.all_names().0, ["here"]);
 }
 

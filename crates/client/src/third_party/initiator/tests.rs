@@ -9,7 +9,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::copies::rules::Existing;
 
 /// Answers a request, of which the head is given, as bytes; none: the connection breaks.
 type Answer = dyn FnMut(&str, usize) -> String + Send;
@@ -120,22 +119,21 @@ async fn copied(
     (options, wish): (&Options, Wish),
     stop: impl Future<Output = ()> + Send,
 ) -> (Tried, Vec<Detour>) {
-    let rules = Rules { existing: Existing::Refuse, preserve_times: false, dry_run: false, wish };
     let facts = FileFacts::default();
-    let task = Task { client, sources, target, facts: &facts, options, rules };
+    let (replaces, preserves_times) = (false, false);
+    let task = Task { client, sources, target, facts: &facts, options, replaces, preserves_times, wish };
     let mut heard = Heard::default();
     tokio::pin!(stop);
     let tried = initiator.copy(&task, &mut heard, stop.as_mut()).await;
     (tried, heard.0)
 }
 
-/// The same by `--tpc only`, in one mode or both.
-async fn only(from: &Server, to: &Server, mode: Option<Mode>) -> Result<()> {
+/// The same with `--tpc only`, as a pull.
+async fn only(from: &Server, to: &Server) -> Result<()> {
     let client = crate::connect(Trust::default());
     let ends = (&client, &[from.url.clone()][..], &to.url);
-    let wish = Wish { third_party: ThirdParty::Only, mode };
-    let tried = copied(&Initiator::default(), ends, (&options(), wish), std::future::pending()).await.0;
-    match tried {
+    let wish = Wish { third_party: ThirdParty::Only, mode: Some(Mode::Pull) };
+    match copied(&Initiator::default(), ends, (&options(), wish), std::future::pending()).await.0 {
         Tried::Ended(outcome, _) => outcome.result,
         Tried::Streams => panic!("it streams"),
     }
@@ -212,7 +210,7 @@ async fn what_another_has_made_is_not_removed() {
         _ => said(204, "", ""),
     })
     .await;
-    only(&source().await, &to, Some(Mode::Pull)).await.unwrap_err();
+    only(&source().await, &to).await.unwrap_err();
     assert_eq!((to.asked("COPY"), to.asked("DELETE")), (1, 0));
 }
 
@@ -235,7 +233,7 @@ async fn after_a_copy_whose_end_is_not_told_the_target_is_looked_at() {
                 _ => said(204, "", ""),
             })
             .await;
-            let ended = only(&source().await, &to, Some(Mode::Pull)).await;
+            let ended = only(&source().await, &to).await;
             assert_eq!((ended.is_ok(), to.asked("COPY")), (is_right, 1), "{ended:?}");
             // Only what a server has made that had begun is removed.
             assert_eq!(to.asked("DELETE"), usize::from(has_head && is_made && !is_right), "{ended:?}");

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use gridlane_auth::Operation;
 use gridlane_store::{Opened, StoreError};
 use gridlane_xrd::answer::checksum_text;
-use gridlane_xrd::third_party::{Role, parse};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::super::places::{Context, Places as _};
+use super::super::places::Context;
 use super::super::third_party;
 use super::kind_named;
 use gridlane_front::root::answer::{Answer, Failure, Outcome, printable_path};
@@ -18,11 +17,7 @@ const ACT: &str = "checksum";
 /// The checksum of a file: one that is known, or else computed once for all requests at the same time.
 pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let kind = kind_named(about)?;
-    let spot = match parse(&about.cgi, false) {
-        // Who may read a file to copy it may compare it.
-        Ok(Some(Role::Fetch { key, origin })) => third_party::fetch(context, about, &key, &origin).await?,
-        _ => context.spot(about, ACT, Operation::Read)?,
-    };
+    let spot = third_party::spot_to_compare(context, about, ACT, Operation::Read).await?;
     let service = context.service();
     let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
     // It may wait for long, with the file open.

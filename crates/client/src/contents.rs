@@ -1,4 +1,4 @@
-//! Files that are read to be shown or to compute their checksums.
+//! The contents of one file: its checksum, and its bytes in order.
 
 use std::fs::File;
 
