@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that must hold before a change is merged, in the order in which it fails fastest.
-# From a clean clone: about 10 minutes on two cores, build included. What takes longer is in scripts/test-long.sh.
+# From a clean clone: 10 to 20 minutes on two cores, build included. What takes longer is in scripts/test-long.sh.
 set -eu
 cd "$(dirname "$0")/.."
 sh scripts/bootstrap.sh --test
