@@ -194,7 +194,7 @@ impl Attempt<'_> {
                         events.push(event);
                         true
                     }
-                    None => return Err(self.unknown(&heard, has_made, Some(&error))),
+                    None => return Err(self.unknown(&heard, Some(&error))),
                 },
             };
             heard.anything();
@@ -218,18 +218,22 @@ impl Attempt<'_> {
                     }
                 }
             }
+            if is_over && heard.markers == 0 && has_made {
+                // RFC 4918, 9.8.5: a server that knows nothing of markers has made it, within itself.
+                return Ok(());
+            }
             if is_over {
-                return Err(self.unknown(&heard, has_made, None));
+                return Err(self.unknown(&heard, None));
             }
         }
     }
 
-    /// The end of an answer that does not say how the copy has ended. `has_made`: its status says that the target was made.
-    fn unknown(&self, heard: &Heard, has_made: bool, broke: Option<&Error>) -> Failed {
+    /// The end of an answer that does not say how the copy has ended.
+    fn unknown(&self, heard: &Heard, broke: Option<&Error>) -> Failed {
         let why = broke.map(|error| format!(": {}", error.message())).unwrap_or_default();
         let message = format!("the server's answer ended before it said how the copy has ended{why}");
         let error = Error::new(ErrorKind::Network, message).fault(Fault::Peer).endpoint(self.active());
-        match heard.markers == 0 && broke.is_none() && !has_made {
+        match heard.markers == 0 && broke.is_none() {
             // A server that took it for something else.
             true => Failed::Way(error.retryable(false)),
             false => Failed::Unknown(error),
