@@ -5,8 +5,8 @@
 //! each step first asks without waiting for a byte of every 128 KiB of it; if one would wait, the step is waited for
 //! and sent from the buffer it is then in.
 //!
-//! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they are in the
-//! second-level cache.
+//! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, read to where they are encrypted in place,
+//! while they are in the second-level cache.
 //!
 //! Small parts of a file, and bytes that go in chunks, are put together by [`crate::gather`] first.
 //!
@@ -159,11 +159,22 @@ impl<'a> Sender<'a> {
     /// not changed.
     async fn send_buffered_step(&mut self, object: &dyn Object, step: Step, end: u64) -> io::Result<usize> {
         let data = self.data;
-        let mut buffer = data.buffers.lend();
-        let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
+        // Borrowed when it is needed: TLS may take bytes without it.
+        let mut buffer = None;
+        let Step { at, len } = Step { len: step.len.min(limits::IO_BYTES), ..step };
         let mut done = 0;
         while done < len {
             let offset = at + done as u64;
+            if let Some(count) = self.load(object, offset, len - done)? {
+                if offset + count as u64 == end {
+                    self.check_unchanged(object).await?;
+                }
+                self.stream.send_loaded()?;
+                done += self.count(count).await?;
+                write(self.stream, &[], &mut self.patience, self.sent).await?;
+                continue;
+            }
+            let buffer = buffer.get_or_insert_with(|| data.buffers.lend());
             let warm = if self.stream.is_tls() { (len - done).min(TLS_BYTES) } else { len - done };
             let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
                 Some(count) => count,
@@ -182,6 +193,20 @@ impl<'a> Sender<'a> {
             done += count;
         }
         Ok(done)
+    }
+
+    /// Reads what can be had at once to where TLS encrypts it; `None`: it has to pass through a buffer.
+    fn load(&mut self, object: &dyn Object, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        match self.stream.load(len, |places| object.read_vectored_at_nowait(places, offset))? {
+            Some(0) => Err(shrunk()),
+            loaded => Ok(loaded),
+        }
+    }
+
+    /// Counts bytes that TLS has taken over.
+    async fn count(&mut self, moved: usize) -> io::Result<usize> {
+        *self.sent += moved as u64;
+        self.patience.moved(moved).await.map_err(Impatience::of_sending)
     }
 }
 

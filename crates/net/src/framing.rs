@@ -2,6 +2,8 @@
 //!
 //! Nothing here depends on whose code makes and opens them: see [`session`](crate::session).
 
+use std::io::IoSliceMut;
+
 use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use rustls::Error;
 
@@ -55,6 +57,27 @@ impl RecordEnds {
         let RecordEnds { first, each } = self.bounded();
         1 + bytes.saturating_sub(first).div_ceil(each)
     }
+}
+
+/// The places in `out` of `bytes` of plaintext, at most those of `N` records, in records of full size one behind the other: what is
+/// put there is encrypted without having been copied. Returns how many places there are.
+pub(crate) fn places<'a, const N: usize>(
+    out: &'a mut [u8],
+    bytes: usize,
+    places: &mut [IoSliceMut<'a>; N],
+) -> usize {
+    let (mut rest, mut left, mut count) = (out, bytes, 0);
+    for place in places {
+        let plain_bytes = left.min(TLS_RECORD_BYTES_MAX);
+        let record_bytes = plain_bytes + OVERHEAD_BYTES;
+        if plain_bytes == 0 || rest.len() < record_bytes {
+            break;
+        }
+        let (record, behind) = rest.split_at_mut(record_bytes);
+        *place = IoSliceMut::new(&mut record[HEADER_BYTES..HEADER_BYTES + plain_bytes]);
+        (rest, left, count) = (behind, left - plain_bytes, count + 1);
+    }
+    count
 }
 
 /// The outcome of opening records.

@@ -204,6 +204,27 @@ impl Records {
         Ok(filled)
     }
 
+    /// True if so many records may follow with the keys that are in force.
+    pub(crate) fn may_seal(&self, records: usize) -> bool {
+        !self.is_ended && !self.owes_update && self.sealer.sequence + (records as u64) < self.sealed_max
+    }
+
+    /// Encrypts `bytes` of plaintext that lie in their [places](crate::framing::places) at the front of `out` already; returns how many bytes the
+    /// records take. [`Records::may_seal`] has said so of them.
+    pub(crate) fn seal_placed(&mut self, bytes: usize, out: &mut [u8]) -> Result<usize, Error> {
+        if !self.may_seal(bytes.div_ceil(TLS_RECORD_BYTES_MAX)) {
+            return Err(Error::EncryptError);
+        }
+        let (mut filled, mut left) = (0, bytes);
+        while left > 0 {
+            let count = left.min(TLS_RECORD_BYTES_MAX);
+            let record = out.get_mut(filled..filled + count + OVERHEAD_BYTES).ok_or(Error::EncryptError)?;
+            filled += self.sealer.seal_placed(APPLICATION_DATA, record)?;
+            left -= count;
+        }
+        Ok(filled)
+    }
+
     /// True if the peer has asked for new keys and may still get them.
     pub(crate) fn owes_update(&self) -> bool {
         self.owes_update && !self.is_ended
@@ -326,15 +347,21 @@ impl Half {
 
     /// Makes a record of at most [`TLS_RECORD_BYTES_MAX`] bytes at the front of `out`; returns how long it is.
     fn seal(&mut self, kind: u8, plain: &[u8], out: &mut [u8]) -> Result<usize, Error> {
-        let nonce = self.nonce()?;
-        let [high, low] = ((plain.len() + 1 + TAG_BYTES) as u16).to_be_bytes();
-        let header = [APPLICATION_DATA, 3, 3, high, low];
         let record = out.get_mut(..plain.len() + OVERHEAD_BYTES).ok_or(Error::EncryptError)?;
+        record[HEADER_BYTES..HEADER_BYTES + plain.len()].copy_from_slice(plain);
+        self.seal_placed(kind, record)
+    }
+
+    /// Makes a record of what lies in the [place](crate::framing::places) of its plaintext; returns how long it is.
+    fn seal_placed(&mut self, kind: u8, record: &mut [u8]) -> Result<usize, Error> {
+        let nonce = self.nonce()?;
+        let plain_bytes = record.len() - OVERHEAD_BYTES;
+        let [high, low] = ((plain_bytes + 1 + TAG_BYTES) as u16).to_be_bytes();
+        let header = [APPLICATION_DATA, 3, 3, high, low];
         let (front, rest) = record.split_at_mut(HEADER_BYTES);
-        let (content, tag_place) = rest.split_at_mut(plain.len() + 1);
+        let (content, tag_place) = rest.split_at_mut(plain_bytes + 1);
         front.copy_from_slice(&header);
-        content[..plain.len()].copy_from_slice(plain);
-        content[plain.len()] = kind;
+        content[plain_bytes] = kind;
         let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), content);
         tag_place.copy_from_slice(tag.map_err(|_| Error::EncryptError)?.as_ref());
         Ok(record.len())

@@ -15,7 +15,7 @@
 //!          [partial ]|[next read starts at a page          ]
 //! ```
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, ProtocolVersion, ServerConfig};
 
-use crate::framing::{HEADER_BYTES, OVERHEAD_BYTES, Opened, RecordEnds, Stop, first_record};
+use crate::framing::{HEADER_BYTES, OVERHEAD_BYTES, Opened, RecordEnds, Stop, first_record, places};
 use crate::records::Records;
 use crate::side::Side;
 
@@ -37,6 +37,11 @@ use crate::side::Side;
 const HEADROOM: usize = 20 * 1024;
 /// Plaintext encrypted per call: what is sent with one system call.
 pub(crate) const ENCRYPT_BYTES: usize = 4 * TLS_RECORD_BYTES_MAX;
+/// Records of [`ENCRYPT_BYTES`].
+const ENCRYPT_RECORDS: usize = ENCRYPT_BYTES / TLS_RECORD_BYTES_MAX;
+/// Where in its buffer bulk data begins: the plaintext of the first record lies 64 bytes behind a page boundary, and that of each
+/// further one a few bytes more. Copies to 1 to 31 bytes behind one are slow (see `gridlane_sys::AlignedBuf`).
+const BULK_AT: usize = 64 - HEADER_BYTES;
 /// Room that a record needs beyond its plaintext.
 const RECORD_OVERHEAD: usize = 256;
 /// Room for one record about TLS itself.
@@ -95,6 +100,8 @@ pub struct Session {
     /// Unsent ciphertext is `outgoing[sent..filled]`.
     sent: usize,
     filled: usize,
+    /// Plaintext in the places of the next records, behind `outgoing[..filled]`.
+    loaded: usize,
     /// Plaintext that did not fit where its reader wanted it; `plain[taken..]` is left.
     plain: Vec<u8>,
     taken: usize,
@@ -134,6 +141,7 @@ impl Session {
             outgoing: None,
             sent: 0,
             filled: 0,
+            loaded: 0,
             plain: Vec::new(),
             taken: 0,
             peer_closed: false,
@@ -323,6 +331,7 @@ impl Session {
     /// Puts a record about TLS itself behind what waits to be sent. If that cannot be, the peer finds out by itself.
     fn note(&mut self, seal: impl FnOnce(&mut Records, &mut [u8]) -> Result<usize, rustls::Error>) {
         let Layer::Ours(records) = &mut self.layer else { return };
+        self.loaded = 0;
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
         let room = outgoing.room(NOTE_BYTES);
         if let Ok(count) = seal(records, room) {
@@ -383,7 +392,11 @@ impl Session {
             true => bytes,
             false => &bytes[..ends.last_within(ENCRYPT_BYTES)],
         };
+        self.loaded = 0;
         if let Layer::Ours(records) = &mut self.layer {
+            if self.sent == self.filled {
+                (self.sent, self.filled) = (BULK_AT, BULK_AT);
+            }
             let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
             let room = outgoing.room(Records::sealed_bytes(part.len(), ends));
             self.filled += records.seal(part, ends, room).map_err(invalid)?;
@@ -404,6 +417,41 @@ impl Session {
                 _ => {}
             }
         }
+    }
+
+    /// Has `read` put up to `bytes` (at most 64 KiB) of plaintext where they are encrypted in place, without a copy;
+    /// [`Session::seal_loaded`] does that, and nothing of them is sent if it is not called. `None`: `read` says so, or it was not
+    /// called because these records cannot be made in place now.
+    pub(crate) fn load(
+        &mut self,
+        bytes: usize,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<usize>> {
+        self.loaded = 0;
+        let Layer::Ours(records) = &self.layer else { return Ok(None) };
+        let is_free = self.sent == self.filled && self.failed.is_none() && !self.is_ended;
+        if !is_free || !records.may_seal(ENCRYPT_RECORDS) {
+            return Ok(None);
+        }
+        let bytes = bytes.min(ENCRYPT_BYTES);
+        (self.sent, self.filled) = (BULK_AT, BULK_AT);
+        let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
+        let room = outgoing.room(Records::sealed_bytes(bytes, RecordEnds::FULL));
+        let mut slices: [IoSliceMut<'_>; ENCRYPT_RECORDS] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let count = places(room, bytes, &mut slices);
+        let read = read(&mut slices[..count])?;
+        self.loaded = read.unwrap_or(0).min(bytes);
+        Ok(read.map(|_| self.loaded))
+    }
+
+    /// Encrypts what was [loaded](Session::load): it waits to be sent.
+    pub(crate) fn seal_loaded(&mut self) -> io::Result<()> {
+        let (Layer::Ours(records), Some(outgoing)) = (&mut self.layer, &mut self.outgoing) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let bytes = std::mem::take(&mut self.loaded);
+        self.filled += records.seal_placed(bytes, &mut outgoing[self.filled..]).map_err(invalid)?;
+        Ok(())
     }
 
     /// Queues the orderly end of our direction.

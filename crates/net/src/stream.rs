@@ -1,7 +1,7 @@
 //! One connection, plain or TLS.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -289,6 +289,28 @@ impl Stream {
             // What was taken is on its way; that is progress.
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Ok((taken > 0).then_some(taken)),
             Err(cause) => Err(cause),
+        }
+    }
+
+    /// Has `read` put up to `bytes` (of which 64 KiB at most count) where TLS encrypts them without having copied them.
+    /// Returns how many it put there; they are sent when [`send_loaded`](Stream::send_loaded) is called, and are forgotten if
+    /// anything else is. `None`: `read` says so, or it was not called, as bytes cannot be taken in this way now.
+    pub fn load(
+        &mut self,
+        bytes: usize,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<usize>> {
+        match &mut self.session {
+            Some(session) => session.load(bytes, read),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes over what was [loaded](Stream::load), to be sent as that which [`try_write`](Stream::try_write) has taken.
+    pub fn send_loaded(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => session.seal_loaded(),
+            None => Ok(()),
         }
     }
 

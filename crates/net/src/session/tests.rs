@@ -128,8 +128,11 @@ fn sealed(session: &mut Session, plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     let (mut wire, mut at) = (Vec::new(), 0);
     while at < plain.len() {
         let most = [1, 16, 5000, 16_384, ENCRYPT_BYTES][dice.below(5)];
-        let taken = session.write(&plain[at..(at + most).min(plain.len())]).unwrap();
-        at += taken;
+        let part = &plain[at..(at + most).min(plain.len())];
+        at += match dice.below(2) {
+            0 => session.write(part).unwrap(),
+            _ => loaded(session, part, dice),
+        };
         wire.extend_from_slice(session.output());
         session.transmitted(session.output().len());
     }
@@ -137,6 +140,28 @@ fn sealed(session: &mut Session, plain: &[u8], dice: &mut Dice) -> Vec<u8> {
     wire.extend_from_slice(session.output());
     session.transmitted(session.output().len());
     wire
+}
+
+/// Encrypts `part` in place where that is possible, and nothing where it is not; returns how much.
+fn loaded(session: &mut Session, part: &[u8], dice: &mut Dice) -> usize {
+    // As a file may end before it was expected to.
+    let part = &part[..part.len() - dice.below(2).min(part.len() - 1)];
+    let fill = |places: &mut [IoSliceMut<'_>]| {
+        let mut left = part;
+        for place in places {
+            let (here, behind) = left.split_at(left.len().min(place.len()));
+            place[..here.len()].copy_from_slice(here);
+            left = behind;
+        }
+        Ok(Some(part.len() - left.len()))
+    };
+    match session.load(part.len() + dice.below(2), fill).unwrap() {
+        Some(count) => {
+            session.seal_loaded().unwrap();
+            count
+        }
+        None => session.write(part).unwrap(),
+    }
 }
 
 fn noise(len: usize) -> Vec<u8> {
@@ -187,6 +212,42 @@ fn keys_are_replaced_when_they_are_used_up_and_when_the_peer_asks() {
     assert_eq!(client.write(b"with ours").unwrap(), 9);
     carry(&mut client, &mut server);
     assert_eq!(server.read(&mut target).unwrap().0, 9);
+}
+
+#[test]
+fn what_is_loaded_is_sent_when_it_is_said_and_else_forgotten() {
+    let fill = |places: &mut [IoSliceMut<'_>]| {
+        places.iter_mut().for_each(|place| place.fill(b'x'));
+        Ok(Some(places.iter().map(|place| place.len()).sum()))
+    };
+    let (mut client, mut server) = met(true, false);
+    // 64 KiB at a time, of which records of 16 KiB are made; their plaintexts lie where copies are fast.
+    assert_eq!(client.load(1 << 20, fill).unwrap(), Some(ENCRYPT_BYTES));
+    assert!(client.output().is_empty(), "nothing is sent of it yet");
+    client.seal_loaded().unwrap();
+    assert_eq!(client.output().len(), ENCRYPT_BYTES + ENCRYPT_RECORDS * OVERHEAD_BYTES);
+    assert_eq!(client.load(10, |_| panic!("while bytes wait")).unwrap(), None);
+    carry(&mut client, &mut server);
+    let mut came = vec![0; 2 * ENCRYPT_BYTES];
+    let (count, _) = server.read(&mut came).unwrap();
+    assert!(came[..count].iter().all(|byte| *byte == b'x') && count == ENCRYPT_BYTES);
+    // What a reader has not got, or says that it would wait for, is nothing.
+    assert_eq!(client.load(10, |_| Ok(None)).unwrap(), None);
+    assert_eq!(client.load(10, |_| Ok(Some(0))).unwrap(), Some(0));
+    client.load(10, |_| Err(io::ErrorKind::Other.into())).unwrap_err();
+    client.seal_loaded().unwrap();
+    assert!(client.output().is_empty());
+    // Other bytes take its place.
+    assert_eq!(client.load(10, fill).unwrap(), Some(10));
+    assert_eq!(client.write(b"other").unwrap(), 5);
+    client.seal_loaded().unwrap();
+    carry(&mut client, &mut server);
+    let (count, _) = server.read(&mut came).unwrap();
+    assert_eq!(came[..count], *b"other");
+    // Behind the end, and with rustls' records, bytes go the other way.
+    client.close().unwrap();
+    assert_eq!(client.load(10, |_| panic!("behind the end")).unwrap(), None);
+    assert_eq!(server.load(10, |_| panic!("not in place")).unwrap(), None);
 }
 
 #[test]
