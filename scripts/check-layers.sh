@@ -33,7 +33,7 @@ allowed() {
     dav | plan | xrd) echo core ;;
     auth) echo core dav ;;
     sys) echo ;;
-    share) echo core ;;
+    share) echo core sys ;;
     config) echo core ;;
     net) echo core auth sys ;;
     store) echo core sys share ;;

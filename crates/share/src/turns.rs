@@ -21,6 +21,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
+use gridlane_sys::process::waits_of_thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::budget::{self, Budget, Holder, Lease, Share};
@@ -252,15 +253,20 @@ impl Brief<'_> {
     /// Runs one: on the spot, or in the turn where blocking is allowed. The time that it takes decides about the next ones.
     pub fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
         let briefs = self.briefs;
-        let begun = Instant::now();
-        let outcome = match &self.turn {
-            Some(_) => in_place(operation),
+        let timed = |begun: Instant| {
+            let waits_before = waits_of_thread();
+            let outcome = operation();
+            // Where all processors are busy, another process may have had this one's for milliseconds.
+            (outcome, begun.elapsed() > PAGE_CACHE_MAX && waits_of_thread() > waits_before)
+        };
+        let (outcome, waited) = match &self.turn {
+            Some(_) => in_place(|| timed(Instant::now())),
             None => {
+                let begun = Instant::now();
                 let _running = briefs.begin(begun);
-                operation()
+                timed(begun)
             }
         };
-        let waited = begun.elapsed() > PAGE_CACHE_MAX;
         // Mostly it is no news, and others read it.
         if briefs.wait.load(Ordering::Relaxed) != waited {
             briefs.wait.store(waited, Ordering::Relaxed);

@@ -9,15 +9,24 @@ use std::time::Duration;
 
 /// CPU time of all threads of this process so far, user and system together.
 pub fn cpu_time() -> Duration {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is writable and of the right size; RUSAGE_SELF is always valid. All-zero bytes are a
-    // valid `rusage`, so it is initialised whatever the call answers.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    let usage = usage_of(libc::RUSAGE_SELF);
     let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// How often this thread has given its processor up so far to wait for something: not how often another one took it away.
+pub fn waits_of_thread() -> u64 {
+    usage_of(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
+fn usage_of(who: libc::c_int) -> libc::rusage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable and of the right size. All-zero bytes are a valid `rusage`, so it is initialised whatever the
+    // call answers.
+    unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    }
 }
 
 /// Processors that this process may use, as it was at the first call: to find out reads files of the kernel's for a tenth of a
@@ -73,6 +82,13 @@ pub fn keep_descriptors() {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn waiting_is_told_from_working() {
+        let begun = super::waits_of_thread();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(super::waits_of_thread() > begun);
+    }
+
     #[test]
     fn it_only_grows() {
         let before = super::cpu_time();
