@@ -11,7 +11,7 @@ use crate::judge_errors::wrong_pieces;
 use crate::output::add_checksums;
 use crate::read_back::OfTarget;
 use crate::replica::Replica;
-use crate::run::{LANE_END_MAX, Run};
+use crate::run::{LANE_END_MAX, Run, SHORT_BYTES_MAX};
 use crate::source::Source;
 use crate::target::Sink;
 
@@ -119,7 +119,12 @@ impl Run<'_> {
             Action::ReadBack { ticket, what } => self.read_back(ticket, what).await?,
             Action::LookAtFile => {
                 let size_bytes = self.judge.size_bytes().unwrap_or(0);
-                let looked = self.target.in_turn(|target| target.is_doubtful(size_bytes)).await;
+                let look = |target: &dyn Target| target.is_doubtful(size_bytes);
+                // In a file of many parts looking for a hole takes its time.
+                let looked = match size_bytes <= SHORT_BYTES_MAX {
+                    true => self.target.briefly(look).await,
+                    false => self.target.in_turn(look).await,
+                };
                 let is_doubtful = looked.unwrap_or(Ok(false))?;
                 self.tell_judge(Heard::Looked { is_doubtful, took: self.pace.elapsed() });
             }
