@@ -128,7 +128,7 @@ class Bench:
         yield f"HTTPS pull of {size}, 8 streams", self.streams
         for scheme, target in (("https", 1.5), ("http", 1.0)):
             yield f"{AT_ONCE} x {size} at once, {scheme.upper()}", self.at_once(scheme, target)
-        yield f"{self.options.files} x {small}, {IN_FLIGHT} COPYs in flight, HTTPS", self.many
+        yield f"{self.options.files} x {small}, {IN_FLIGHT} COPYs in flight by curl, HTTPS", self.many
         yield f"root:// TPC of {size}, xrdcp --tpc only", self.root_by_xrdcp
         yield f"root:// TPC of {size}, gridlane cp --tpc only", self.root_by_cp
 
@@ -177,7 +177,7 @@ class Bench:
         return measure
 
     def many(self, name):
-        self.beside(name, 5.0, lambda pair: self.runs.pull(pair, "https", self.small, in_flight=IN_FLIGHT))
+        self.beside(name, 5.0, lambda pair: self.runs.by_curl(pair, "https", self.small, IN_FLIGHT))
 
     def root_by_xrdcp(self, name):
         self.beside(name, None, lambda pair: self.runs.xrdcp(pair, "big"), 0.6, "not available")

@@ -9,6 +9,7 @@ ABOUT = """\
 - The initiator is the same for both pairs, bench/tpc_copy.py: it sends `COPY` with `Source`, reads the markers, and keeps its
   connections where the server keeps them. Times are from its first request to the last line of its last copy. Over root://
   it is `xrdcp --tpc only`, which looks for the end of a copy every 2.5 s, or `gridlane cp --tpc only`; there the time is the process's.
+- Of many small files the initiator is `curl --parallel`, with a third of that program's CPU time; its time is the process's.
 - Rows of 11 files at once have 7 pairs at most.
 - Every copy of every run is compared with the original, outside the time. A run that fails or has wrong bytes makes its row
   one without figures, with what the program said.

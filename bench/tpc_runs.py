@@ -53,6 +53,31 @@ class Runs:
 
         return lambda: self._run(pair, command, names, seconds)
 
+    def by_curl(self, pair, scheme, names, in_flight):
+        """COPY requests by curl, so many at a time on connections that it keeps. Its own time counts, start and end included."""
+        answers = self._work / "answers"
+        answers.mkdir(exist_ok=True)
+        listed = self._work / f"{pair.name}-{scheme}-{len(names)}.curl"
+        listed.write_text("next\n".join(
+            f'request = "COPY"\nurl = "{pair.at_destination(name, scheme)}"\noutput = "{answers / name}"\n'
+            f'header = "Source: {pair.at_source(name, scheme)}"\nheader = "Credential: none"\nheader = "Overwrite: T"\n'
+            f'cacert = "{self.authority}"\nfail\n'
+            for name in names
+        ))
+        command = ["curl", "--silent", "--show-error", "--parallel", "--parallel-max", in_flight, "--config", listed]
+
+        def run():
+            for answer in answers.iterdir():
+                answer.unlink()
+            sample = self._run(pair, command, names)
+            for name in names:
+                last = (answers / name).read_text().strip().rpartition("\n")[2]
+                if not last.startswith("success"):
+                    raise Failed(pair, f"{name}: {last or 'an answer without a last line'}")
+            return sample
+
+        return run
+
     def connections(self, pair, scheme, name, streams):
         """The number of connections at the source that carry the file, of one run that is made for that."""
         with Watch(pair.source, scheme, self._bytes([name])) as watch:

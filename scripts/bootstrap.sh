@@ -24,7 +24,7 @@
 # For Debian 12 and 13, Ubuntu 22.04 and 24.04, starting from git and a shell. The other packages:
 #   gcc libc6-dev make   the linker, and a C compiler for the crate ring
 #   ca-certificates      cargo fetches crates over https
-#   curl                 fetches Rust's installer; client of the tests
+#   curl                 fetches Rust's installer; client of the tests; asks for copies in `make bench-tpc`
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
@@ -163,6 +163,7 @@ case $purpose in
     need voms-proxy-fake voms-clients
     ;;
 --bench-tpc)
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
     need openssl openssl
     need ip iproute2
