@@ -499,7 +499,9 @@ pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
 pub const RESOLVING_MAX: usize = 16;
 /// The same of names in one domain, whose name service may be dead: the others go on.
-pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_MAX / 4;
+pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_OF_ASKER_MAX / 4;
+/// The same of one user or client, all of whose domains may be dead: some are left for others.
+pub const RESOLVING_OF_ASKER_MAX: usize = RESOLVING_MAX / 4 * 3;
 /// Answers that came on the main stream of a session and wait for the lane of one substream. A lane has 16 requests under way, and
 /// a server answers each once at most: the rest is dropped.
 pub const SUBSTREAM_ANSWERS_WAITING_MAX: usize = 64;
