@@ -906,6 +906,10 @@ pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
 /// Time for fetching the metalink that a source is, before the client has an answer.
 pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
+/// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`], and come slowly.
+pub const THIRD_PARTY_METALINKS_READ_MAX: usize = 8;
+/// Checksums of pieces that the copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
+pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
 /// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every
