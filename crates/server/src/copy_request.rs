@@ -316,9 +316,12 @@ impl Request<'_> {
         scitag: Option<u16>,
     ) -> Result<Client, Reply> {
         let (client, identity) = third_party.client_of(&self.spot.client.identity);
+        const ID: &str = "X-Request-Id";
         let given = remotes.iter().map(|remote| {
-            let own = remote.fields.iter().map(|field| (field.name.clone(), field.value.clone()));
-            let id = ("X-Request-Id".to_owned(), Secret::new(self.id));
+            // Both logs have the id that this server has made, whatever the client calls it.
+            let own = remote.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case(ID));
+            let own = own.map(|field| (field.name.clone(), field.value.clone()));
+            let id = (ID.to_owned(), Secret::new(self.id));
             let scitag = scitag.map(|scitag| ("SciTag".to_owned(), Secret::new(scitag.to_string())));
             Forwarded { to: remote.url.clone(), fields: own.chain([id]).chain(scitag).collect() }
         });
