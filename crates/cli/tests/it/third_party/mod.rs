@@ -7,6 +7,7 @@ mod curl;
 mod hardships;
 mod initiator;
 mod killed;
+mod large;
 mod many;
 mod peers;
 mod refusals;
