@@ -43,7 +43,7 @@ fn slow(bytes: &Arc<Vec<u8>>, bytes_per_s: u64) -> Rogue {
 }
 
 /// The value of a metric.
-fn metric(server: &Server, name: &str) -> u64 {
+pub(super) fn metric(server: &Server, name: &str) -> u64 {
     let (_, page) = secrets::metrics(&server.admin());
     let page = String::from_utf8(page).unwrap();
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -197,6 +197,26 @@ fn sized_and_unsized(bytes: &Arc<Vec<u8>>) -> [Rogue; 2] {
     let (sized, bare) = (Object::new(bytes), Object::bare(bytes));
     let chunked = Rogue::start(move |request| bare.answer_whole(request).framed(Framing::Chunked));
     [Rogue::start(move |request| sized.answer(request)), chunked]
+}
+
+/// The longest of these tests waits as long as a server does for a source that says nothing more.
+#[test]
+fn a_source_that_stalls_is_the_end_without_another_one() {
+    let home = Home::new();
+    let _server = home.start(&[]);
+    let bytes = content(9614, 8 * MIB);
+    let source = stalling_at(&bytes, 3 * MIB);
+    let began = Instant::now();
+    let ended = Asking::copy(&home.url("f"), &[&source_of(&source)]).end();
+    ended.fails_late(&["no source sent a byte for 60 s"]);
+    assert!(began.elapsed() >= limits::THIRD_PARTY_PATIENCE, "{:?}", began.elapsed());
+    assert_eq!(home.visible(), [""; 0]);
+    until("the connections to it are closed", || source.open_connections() == 0);
+    // What came stays for the next copy, which needs not fetch it again.
+    let again = slow(&bytes, 0);
+    Asking::copy(&home.url("f"), &[&source_of(&again)]).end().succeeds();
+    assert_same(&fs::read(home.exported("f")).unwrap(), &bytes);
+    assert_eq!(home.hidden(), NONE);
 }
 
 #[test]

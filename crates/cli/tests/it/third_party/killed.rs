@@ -122,7 +122,7 @@ fn silent() -> Rogue {
 }
 
 /// Files in a directory, and what was removed from it, that a server has open.
-fn open_files(server: &Server, directory: &Path) -> Vec<PathBuf> {
+pub(super) fn open_files(server: &Server, directory: &Path) -> Vec<PathBuf> {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     // Some are closed meanwhile.
     let paths = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
