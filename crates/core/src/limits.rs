@@ -499,7 +499,9 @@ pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
 pub const RESOLVING_MAX: usize = 16;
 /// The same of names in one domain, whose name service may be dead: the others go on.
-pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_MAX / 4;
+pub const RESOLVING_OF_DOMAIN_MAX: usize = RESOLVING_OF_ASKER_MAX / 4;
+/// The same of one user or client, all of whose domains may be dead: some are left for others.
+pub const RESOLVING_OF_ASKER_MAX: usize = RESOLVING_MAX / 4 * 3;
 /// Answers that came on the main stream of a session and wait for the lane of one substream. A lane has 16 requests under way, and
 /// a server answers each once at most: the rest is dropped.
 pub const SUBSTREAM_ANSWERS_WAITING_MAX: usize = 64;
@@ -904,6 +906,10 @@ pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
 /// Time for fetching the metalink that a source is, before the client has an answer.
 pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
+/// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`], and come slowly.
+pub const THIRD_PARTY_METALINKS_READ_MAX: usize = 8;
+/// Checksums of pieces that the copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
+pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
 /// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every

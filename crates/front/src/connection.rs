@@ -465,7 +465,12 @@ impl<S: Service> Connection<S> {
         let mut written = 0;
         let outcome = transfer::write(stream, answer, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len as u64);
-        outcome?;
+        if let Err(cause) = outcome {
+            if let Payload::Stream { rest, .. } = &mut reply.payload {
+                rest.client_left();
+            }
+            return Err(cause);
+        }
         if let Some(behind) = behind {
             return transfer::write(stream, behind, &mut patience, sent).await.map(|()| None);
         }

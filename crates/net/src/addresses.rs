@@ -5,6 +5,7 @@
 //! (the registries of special-purpose addresses, RFC 6890). The check is of the address that is connected to, after its
 //! name was looked up and with no second look-up, so that no name can mean one thing first and another one then.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Network, Result};
@@ -49,37 +50,53 @@ impl AddressRules {
     /// An error of kind [`Denied`](ErrorKind::Denied), the caller's fault, for an address that is refused. It does not tell
     /// the address, which the caller may not know: it may be what a name means inside of a network.
     pub fn check(&self, address: SocketAddr) -> Result<()> {
-        match self.permits(address.ip()) {
+        match self.permits(address.ip())? {
             true => Ok(()),
             false => Err(refusal()),
         }
     }
 
     /// Those of `addresses` that are allowed; an error like [`check`](AddressRules::check)'s when none is.
-    pub(crate) fn keep(&self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>> {
-        addresses.retain(|address| self.permits(address.ip()));
-        if addresses.is_empty() { Err(refusal()) } else { Ok(addresses) }
+    pub(crate) fn keep(&self, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>> {
+        let mut kept = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            if self.permits(address.ip())? {
+                kept.push(address);
+            }
+        }
+        if kept.is_empty() { Err(refusal()) } else { Ok(kept) }
     }
 
-    fn permits(&self, address: IpAddr) -> bool {
+    /// An error of kind `LocalIo` when it cannot be found out: what is not known is not connected to.
+    fn permits(&self, address: IpAddr) -> Result<bool> {
         let address = address.to_canonical();
-        if self.allowed.iter().any(|network| network.contains(address)) {
-            return true;
+        let is_allowed = |address: IpAddr| self.allowed.iter().any(|network| network.contains(address));
+        if is_allowed(address) {
+            return Ok(true);
         }
         if address.is_loopback() {
-            return self.allows_loopback;
+            return Ok(self.allows_loopback);
         }
+        let is_others = |address: IpAddr| match self.allows_loopback {
+            true => Ok(true),
+            false => is_own(address).map(|is_own| !is_own),
+        };
         let is_open = match address {
             IpAddr::V4(address) => is_public_ipv4(address),
             IpAddr::V6(address) => match stands_for(address) {
-                Some(all) => all.iter().all(|inner| {
-                    is_public_ipv4(*inner) && (self.allows_loopback || !is_own(IpAddr::V4(*inner)))
-                        || self.allowed.iter().any(|network| network.contains(IpAddr::V4(*inner)))
-                }),
+                Some(all) => {
+                    for inner in all {
+                        let is_open = is_public_ipv4(inner) && is_others(IpAddr::V4(inner))?;
+                        if !is_open && !is_allowed(IpAddr::V4(inner)) {
+                            return Ok(false);
+                        }
+                    }
+                    true
+                }
                 None => is_public_ipv6(address),
             },
         };
-        is_open && (self.allows_loopback || !is_own(address))
+        Ok(is_open && is_others(address)?)
     }
 }
 
@@ -144,19 +161,34 @@ fn stands_for(address: Ipv6Addr) -> Option<Vec<Ipv4Addr>> {
 /// not.
 ///
 /// It is when the kernel would send from it to itself, or when a socket can be bound to it. The second says nothing on a
-/// machine where sockets can be bound to any address (`ip_nonlocal_bind`).
-fn is_own(address: IpAddr) -> bool {
+/// machine where sockets can be bound to any address (`ip_nonlocal_bind`). It cannot be found out while there is no descriptor.
+fn is_own(address: IpAddr) -> Result<bool> {
     let (any, nobody): (IpAddr, IpAddr) = match address {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), NOBODY_IPV4.into()),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), NOBODY_IPV6.into()),
     };
     let sends_to_itself = || {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((address, DISCARD_PORT)).ok()?;
-        Some(socket.local_addr().ok()?.ip() == address)
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, DISCARD_PORT))?;
+        Ok(socket.local_addr()?.ip() == address)
     };
-    let can_be_bound = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
-    sends_to_itself().unwrap_or(false) || can_be_bound(address) && !can_be_bound(nobody)
+    let can_be_bound = |address: IpAddr| UdpSocket::bind((address, 0)).map(|_| true);
+    Ok(found(sends_to_itself())? || found(can_be_bound(address))? && !found(can_be_bound(nobody))?)
+}
+
+/// What the kernel says of an address: a refusal is a no, unless it has no room for the question.
+fn found(said: io::Result<bool>) -> Result<bool> {
+    use rustix::io::Errno;
+    let is_short = |cause: &io::Error| {
+        let errno = Errno::from_io_error(cause);
+        matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+    };
+    match said {
+        Err(cause) if is_short(&cause) => {
+            Err(Error::local_io("cannot find out whose address that is", &cause).retryable(true))
+        }
+        said => Ok(said.unwrap_or(false)),
+    }
 }
 
 #[cfg(test)]
@@ -244,7 +276,7 @@ mod tests {
                         Ipv6Addr::from_bits(0x2001_0000_0808_0808 << 64 | (bits ^ 0xffff_ffff)).into(),
                     ];
                     for dress in dresses {
-                        assert_eq!(rules.permits(dress), !is_refused, "{plain} as {dress}");
+                        assert_eq!(rules.permits(dress).unwrap(), !is_refused, "{plain} as {dress}");
                     }
                 }
             }
@@ -291,19 +323,31 @@ mod tests {
     #[test]
     fn this_machine_knows_its_own_addresses() {
         for own in ["127.0.0.1", "127.3.2.1"] {
-            assert!(is_own(own.parse().unwrap()), "{own}");
+            assert!(is_own(own.parse().unwrap()).unwrap(), "{own}");
         }
         for other in ["192.0.2.1", "192.0.2.77", "8.8.8.8", "2001:db8::1", "2001:db8::77"] {
-            assert!(!is_own(other.parse().unwrap()), "{other}");
+            assert!(!is_own(other.parse().unwrap()).unwrap(), "{other}");
         }
         // The address that it sends from, if it has another one.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect((NOBODY_IPV4, DISCARD_PORT)).is_ok() {
             let own = socket.local_addr().unwrap().ip();
-            assert!(is_own(own), "{own}");
+            assert!(is_own(own).unwrap(), "{own}");
             assert!(!permits(&AddressRules::public(), &own.to_string()), "{own}");
             let allowed = AddressRules::public().allow(network(&own.to_string()));
             assert!(permits(&allowed, &own.to_string()), "{own}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found_out_is_no_answer() {
+        use rustix::io::Errno;
+        let said = |errno: Errno| found(Err(errno.into()));
+        for refusal in [Errno::ADDRNOTAVAIL, Errno::NETUNREACH, Errno::AFNOSUPPORT, Errno::ACCESS] {
+            assert!(!said(refusal).unwrap(), "{refusal}");
+        }
+        for lack in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            assert_eq!(said(lack).unwrap_err().kind(), ErrorKind::LocalIo, "{lack}");
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::socks;
 use crate::speech::{FINDING_MAX, Speech};
 use crate::stream::Stream;
 use crate::tls::{self, Trust};
+use crate::turns::Asker;
 
 /// Makes connections; cheap to clone. Clones share what they learn: TLS sessions to go on from, and which
 /// family of addresses a host answers on.
@@ -36,6 +37,7 @@ pub struct Dialer {
     speech: Speech,
     /// `None`: connections are made to every address.
     rules: Option<Arc<AddressRules>>,
+    asker: Asker,
 }
 
 /// TLS settings, which keep sessions to go on from: each identity has its own.
@@ -118,7 +120,7 @@ impl Dialer {
     pub fn new(trust: Trust) -> Dialer {
         let (tls, proxies, speech) = Default::default();
         let (trust, resolver) = (Arc::new(trust), Arc::new(Resolver::new()));
-        Dialer { trust, tls, proxies, resolver, speech, rules: None }
+        Dialer { trust, tls, proxies, resolver, speech, rules: None, asker: Asker::default() }
     }
 
     /// The protocols found at servers that did not answer as they should.
@@ -139,6 +141,13 @@ impl Dialer {
     /// itself; and none of a proxy's own.
     pub fn addresses(mut self, rules: AddressRules) -> Dialer {
         self.rules = Some(Arc::new(rules));
+        self
+    }
+
+    /// The same for a user, whose names that nobody answers for keep no other user's waiting: those of redirects as well, where
+    /// connections are not the user's.
+    pub fn of_user(mut self, user: &Identity) -> Dialer {
+        self.asker = Asker::User(user.id());
         self
     }
 
@@ -242,7 +251,7 @@ impl Dialer {
         let place = match resolves {
             true => socks::Place::Name(target.host.clone(), target.port),
             false => {
-                let addresses = self.resolver.resolve(&target.host, target.port).await?;
+                let addresses = self.resolver.resolve(self.asker, &target.host, target.port).await?;
                 let addresses = match &self.rules {
                     Some(rules) => rules.keep(addresses)?,
                     None => addresses,
@@ -275,7 +284,7 @@ impl Dialer {
             Some(tls) => Some((tls, server_name(host)?)),
             None => None,
         };
-        let addresses = self.resolver.resolve(host, port).await?;
+        let addresses = self.resolver.resolve(self.asker, host, port).await?;
         let addresses = match rules {
             // They are the ones that are connected to: nothing is looked up again.
             Some(rules) => rules.keep(addresses)?,

@@ -37,6 +37,7 @@ mod socks;
 mod speech;
 mod stream;
 pub mod tls;
+mod turns;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use addresses::AddressRules;

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{RESOLVE_MAX, RESOLVING_MAX};
-use tokio::sync::Semaphore;
+use gridlane_core::limits::RESOLVE_MAX;
 use tokio::time::timeout;
 
 use crate::resolve::Resolver;
+use crate::turns::{Asker, Turns};
 
 /// Hosts that are remembered before all are forgotten.
 const HOSTS_KEPT: usize = 1024;
@@ -22,7 +22,7 @@ pub struct Names {
     resolver: Resolver,
     addresses: Memory<String, Vec<IpAddr>>,
     names: Memory<IpAddr, Option<String>>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
 }
 
 impl Default for Names {
@@ -31,19 +31,20 @@ impl Default for Names {
             resolver: Resolver::new(),
             addresses: Memory::default(),
             names: Memory::default(),
-            turns: Arc::new(Semaphore::new(RESOLVING_MAX)),
+            turns: Turns::default(),
         }
     }
 }
 
 impl Names {
-    /// The addresses of a host, in canonical form; none if it has none, or the name service does not answer.
-    pub async fn addresses(&self, name: &str) -> Vec<IpAddr> {
+    /// The addresses of a host that a client has named, in canonical form; none if it has none, or the name service does not
+    /// answer. What one client names keeps no other one's names waiting.
+    pub async fn addresses(&self, client: IpAddr, name: &str) -> Vec<IpAddr> {
         let name = name.to_owned();
         if let Some(known) = self.addresses.get(&name) {
             return known;
         }
-        let found = self.resolver.resolve(&name, 0).await.unwrap_or_default();
+        let found = self.resolver.resolve(Asker::client(client), &name, 0).await.unwrap_or_default();
         let found: Vec<IpAddr> = found.into_iter().map(|address| address.ip().to_canonical()).collect();
         self.addresses.keep(name, found.clone());
         found
@@ -57,7 +58,7 @@ impl Names {
         }
         let said = timeout(RESOLVE_MAX, self.look_up(address)).await.ok().flatten();
         let name = match said {
-            Some(said) => self.addresses(&said).await.contains(&address).then_some(said),
+            Some(said) => self.addresses(address, &said).await.contains(&address).then_some(said),
             None => None,
         };
         self.names.keep(address, name.clone());
@@ -69,7 +70,12 @@ impl Names {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        // Networks have name services of their own: by these the turns are told apart, as by domains.
+        let network = match mapped.to_ipv4_mapped() {
+            Some(address) => u128::from(address.to_bits() >> 8),
+            None => mapped.to_bits() >> 80,
+        };
+        let turn = self.turns.take(&network.to_string(), Asker::client(address)).await;
         let asked = tokio::task::spawn_blocking(move || {
             // The turn ends with the question, not when its caller stops to wait for it.
             let _turn = turn;
@@ -114,8 +120,8 @@ mod tests {
     async fn literals_and_what_is_no_name() {
         let names = Names::default();
         let address: IpAddr = [192, 0, 2, 1].into();
-        assert_eq!(names.addresses("::ffff:192.0.2.1").await, [address]);
-        assert_eq!(names.addresses("no.such.name.invalid").await, Vec::<IpAddr>::new());
+        assert_eq!(names.addresses(address, "::ffff:192.0.2.1").await, [address]);
+        assert_eq!(names.addresses(address, "no.such.name.invalid").await, Vec::<IpAddr>::new());
         assert_eq!(names.name(address).await, None);
     }
 

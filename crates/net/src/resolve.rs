@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use gridlane_core::limits::{
-    ADDRESSES_MAX, FAMILY_MEMORY_MAX, RESOLVE_MAX, RESOLVING_MAX, RESOLVING_OF_DOMAIN_MAX,
-};
+use gridlane_core::limits::{ADDRESSES_MAX, FAMILY_MEMORY_MAX, RESOLVE_MAX};
 use gridlane_core::{Error, ErrorKind, Result};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
+
+use crate::turns::{Asker, Turns};
 
 /// Hosts that are remembered before the oldest are forgotten.
 const HOSTS_KEPT: usize = 256;
@@ -34,16 +34,15 @@ impl Resolver {
     }
 
     fn asking(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Resolver {
-        let turns = Arc::new(Semaphore::new(RESOLVING_MAX));
-        let (of_domains, open) = Default::default();
-        let questions = Questions { turns, of_domains, open, ask: Box::new(ask) };
+        let (turns, open) = Default::default();
+        let questions = Questions { turns, open, ask: Box::new(ask) };
         Resolver { questions: Arc::new(questions), winners: Mutex::default() }
     }
 
     /// The addresses of `host` in the order to try them; never none. A literal is its own address, with
     /// the zone of a link-local one (`fe80::1%eth0`).
-    pub(crate) async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
-        let found = match timeout(RESOLVE_MAX, self.look_up(host.to_owned(), port)).await {
+    pub(crate) async fn resolve(&self, asker: Asker, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+        let found = match timeout(RESOLVE_MAX, self.look_up(asker, host.to_owned(), port)).await {
             Ok(found) => found?,
             Err(_) => {
                 let message = format!("no address for {host:?} within {} s", RESOLVE_MAX.as_secs());
@@ -57,12 +56,12 @@ impl Resolver {
         }
     }
 
-    async fn look_up(&self, host: String, port: u16) -> Result<Vec<SocketAddr>> {
+    async fn look_up(&self, asker: Asker, host: String, port: u16) -> Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         loop {
-            let (mut answer, question) = self.questions.join(&host);
+            let (mut answer, question) = self.questions.join(asker, &host);
             let asks = question.is_some();
             if let Some(question) = question {
                 question.ask().await;
@@ -106,58 +105,47 @@ impl Resolver {
     }
 }
 
-/// Questions to the name service. A dead one holds a thread for half a minute: so a name is asked for once, however many
-/// wait for it; a domain has a part of the turns, and there are only so many.
+/// Questions to the name service. A dead one holds a thread for half a minute: so a name is asked for once on behalf of one user,
+/// however many wait for it, and questions have [turns](Turns).
+///
+/// One user's question is never waited for on behalf of another: it may stand behind many that are not answered.
 struct Questions {
-    turns: Arc<Semaphore>,
-    of_domains: Mutex<HashMap<String, Weak<Semaphore>>>,
-    /// Those without an answer, by name.
-    open: Mutex<HashMap<String, watch::Receiver<Answer>>>,
+    turns: Turns,
+    /// Those without an answer.
+    open: Mutex<HashMap<(Asker, String), watch::Receiver<Answer>>>,
     ask: Box<Ask>,
 }
 
 /// A question that is open until this is dropped.
 struct Open {
     questions: Arc<Questions>,
+    asker: Asker,
     name: String,
     tell: watch::Sender<Answer>,
 }
 
 impl Questions {
     /// The answer for `name`, when it comes; with the question, if there is none open that it is the answer to.
-    fn join(self: &Arc<Questions>, name: &str) -> (watch::Receiver<Answer>, Option<Open>) {
+    fn join(self: &Arc<Questions>, asker: Asker, name: &str) -> (watch::Receiver<Answer>, Option<Open>) {
+        let key = (asker, name.to_owned());
         // A panic elsewhere leaves nothing half-done here.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = open.get(name) {
+        if let Some(answer) = open.get(&key) {
             return (answer.clone(), None);
         }
         let (tell, answer) = watch::channel(None);
-        open.insert(name.to_owned(), answer.clone());
-        (answer, Some(Open { questions: Arc::clone(self), name: name.to_owned(), tell }))
-    }
-
-    fn turns_of(&self, domain: &str) -> Arc<Semaphore> {
-        let mut of_domains = self.of_domains.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turns) = of_domains.get(domain).and_then(Weak::upgrade) {
-            return turns;
-        }
-        of_domains.retain(|_, turns| turns.strong_count() > 0);
-        let turns = Arc::new(Semaphore::new(RESOLVING_OF_DOMAIN_MAX));
-        of_domains.insert(domain.to_owned(), Arc::downgrade(&turns));
-        turns
+        open.insert(key, answer.clone());
+        (answer, Some(Open { questions: Arc::clone(self), asker, name: name.to_owned(), tell }))
     }
 }
 
 impl Open {
     /// Asks when it is its turn. The answer comes later.
     async fn ask(self) {
-        let of_domain = self.questions.turns_of(domain(&self.name));
-        // While it waits for the first it has no turn of others. Semaphores are never closed.
-        let turns =
-            (of_domain.acquire_owned().await, Arc::clone(&self.questions.turns).acquire_owned().await);
+        let turn = self.questions.turns.take(domain(&self.name), self.asker).await;
         tokio::task::spawn_blocking(move || {
-            // The turns end with the question, not when its callers stop to wait for it.
-            let _turns = turns;
+            // The turn ends with the question, not when its callers stop to wait for it.
+            let _turn = turn;
             let found = (self.questions.ask)(&self.name).map_err(|cause| cause.to_string());
             self.tell.send_replace(Some(found));
         });
@@ -167,7 +155,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.remove(&self.name);
+        open.remove(&(self.asker, std::mem::take(&mut self.name)));
     }
 }
 
@@ -203,7 +191,10 @@ fn interleave(found: Vec<SocketAddr>, first_is_ipv6: Option<bool>) -> Vec<Socket
 
 #[cfg(test)]
 mod tests {
+    use gridlane_core::limits::{RESOLVING_OF_ASKER_MAX, RESOLVING_OF_DOMAIN_MAX};
+
     use super::*;
+    use crate::Identity;
 
     fn all(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -232,11 +223,11 @@ mod tests {
     #[tokio::test]
     async fn literals_are_their_own_address() {
         let resolver = Resolver::new();
-        assert_eq!(resolver.resolve("::1", 7).await.unwrap(), all(&["[::1]:7"]));
-        assert_eq!(resolver.resolve("192.0.2.7", 7).await.unwrap(), all(&["192.0.2.7:7"]));
-        let zoned = resolver.resolve("fe80::1%lo", 7).await.unwrap();
+        assert_eq!(resolver.resolve(Asker::default(), "::1", 7).await.unwrap(), all(&["[::1]:7"]));
+        assert_eq!(resolver.resolve(Asker::default(), "192.0.2.7", 7).await.unwrap(), all(&["192.0.2.7:7"]));
+        let zoned = resolver.resolve(Asker::default(), "fe80::1%lo", 7).await.unwrap();
         assert!(matches!(zoned[..], [SocketAddr::V6(v6)] if v6.scope_id() != 0), "{zoned:?}");
-        let error = resolver.resolve("no.such.name.invalid", 7).await.unwrap_err();
+        let error = resolver.resolve(Asker::default(), "no.such.name.invalid", 7).await.unwrap_err();
         assert!(error.message().contains("no.such.name.invalid"), "{error}");
     }
 
@@ -265,16 +256,16 @@ mod tests {
             for name in ["one.dead", "two.dead", "three.dead"] {
                 let resolver = Arc::clone(&resolver);
                 let name = if number < 50 { name.to_owned() } else { format!("h{number}.{name}") };
-                waiting.spawn(async move { resolver.resolve(&name, 1).await });
+                waiting.spawn(async move { resolver.resolve(Asker::default(), &name, 1).await });
             }
         }
-        // Three domains have three quarters.
+        // Three domains have three quarters of what one user may have.
         let open_max = 3 * RESOLVING_OF_DOMAIN_MAX;
         while asked.lock().unwrap().len() < open_max {
             tokio::task::yield_now().await;
         }
         for name in ["alive.example", "also.alive.example"] {
-            assert_eq!(resolver.resolve(name, 7).await.unwrap(), all(&["192.0.2.1:7"]));
+            assert_eq!(resolver.resolve(Asker::default(), name, 7).await.unwrap(), all(&["192.0.2.1:7"]));
         }
         let names = asked.lock().unwrap().clone();
         assert_eq!(names.len(), open_max + 2, "{names:?}");
@@ -285,18 +276,49 @@ mod tests {
         while let Some(found) = waiting.join_next().await {
             assert_eq!(found.unwrap().unwrap(), all(&["192.0.2.1:1"]));
         }
-        assert_eq!(resolver.questions.turns.available_permits(), RESOLVING_MAX);
+        assert!(resolver.questions.turns.are_free());
         assert!(resolver.questions.open.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_user_whose_names_are_all_dead_keeps_nobody_else_waiting() {
+        let (resolver, dies, asked) = asking();
+        let resolver = Arc::new(resolver);
+        let (bad, good) = (Identity::new(None), Identity::new(None));
+        let look_up = |user: &Identity, name: String| {
+            let (resolver, user) = (Arc::clone(&resolver), Asker::User(user.id()));
+            tokio::spawn(async move { resolver.resolve(user, &name, 1).await })
+        };
+        let dead = (0..100).map(|number| look_up(&bad, format!("h{number}.of{number}.dead")));
+        let mut dead: Vec<_> = dead.collect();
+        while asked.lock().unwrap().len() < RESOLVING_OF_ASKER_MAX {
+            tokio::task::yield_now().await;
+        }
+        // Also what the first one waits to ask for itself.
+        dead.push(look_up(&bad, "alive.example".to_owned()));
+        tokio::task::yield_now().await;
+        for name in ["alive.example", "other.example"] {
+            assert_eq!(look_up(&good, name.to_owned()).await.unwrap().unwrap(), all(&["192.0.2.1:1"]));
+        }
+        assert_eq!(asked.lock().unwrap().len(), RESOLVING_OF_ASKER_MAX + 2);
+        drop(dies);
+        for found in dead {
+            assert_eq!(found.await.unwrap().unwrap(), all(&["192.0.2.1:1"]));
+        }
+        assert!(resolver.questions.turns.are_free());
     }
 
     #[tokio::test]
     async fn one_that_gives_up_leaves_the_question_to_those_who_wait() {
         let (resolver, dies, asked) = asking();
         let resolver = Arc::new(resolver);
-        let turns = Arc::clone(&resolver.questions.turns).acquire_many_owned(RESOLVING_MAX as u32).await;
+        let mut turns = Vec::new();
+        for _ in 0..RESOLVING_OF_DOMAIN_MAX {
+            turns.push(resolver.questions.turns.take("a.example", Asker::default()).await);
+        }
         let look_up = || {
             let resolver = Arc::clone(&resolver);
-            tokio::spawn(async move { resolver.resolve("a.example", 1).await })
+            tokio::spawn(async move { resolver.resolve(Asker::default(), "a.example", 1).await })
         };
         let (first, second) = (look_up(), look_up());
         while resolver.questions.open.lock().unwrap().is_empty() {

@@ -16,6 +16,7 @@ use gridlane_front::access_log::loggable;
 use gridlane_front::reply::{Payload, Reply};
 use gridlane_net::Stream;
 use gridlane_peer::{Client, Credentials, Forwarded};
+use gridlane_share::Lease;
 use gridlane_store::Completion;
 
 use crate::conditions::{self, refused};
@@ -69,6 +70,8 @@ struct Ends {
     goal: Goal,
     copy: &'static str,
     options: Options,
+    /// Of the checksums of pieces among them.
+    room: Option<Lease>,
 }
 
 impl Request<'_> {
@@ -109,6 +112,7 @@ impl Request<'_> {
                 patience: THIRD_PARTY_PATIENCE,
                 ..ends.options
             },
+            room: ends.room,
             asked: Asked {
                 id: self.id.to_owned(),
                 client: self.spot.client.clone(),
@@ -188,6 +192,7 @@ impl Request<'_> {
             goal: Goal::Here(landing),
             copy: "local",
             options,
+            room: None,
         })
     }
 
@@ -209,8 +214,9 @@ impl Request<'_> {
             ..Options::default()
         };
         let client = self.client(third_party, &copy.remotes, copy.scitag)?;
+        let mut room = None;
         if let [only] = sources.as_slice() {
-            let described = gridlane_client::replicas(&client, only, None);
+            let described = third_party.metalinks().describe(&client, only, None);
             // A metalink is small. Clients of the field wait 30 s for an answer, and then give up.
             let described = tokio::select! {
                 described = tokio::time::timeout(THIRD_PARTY_METALINK_MAX, described) => described,
@@ -221,6 +227,7 @@ impl Request<'_> {
                     sources =
                         replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File).collect();
                     options.known = replicas.known;
+                    room = replicas.room;
                 }
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => return Err(refusal::reply(&error)),
@@ -233,7 +240,7 @@ impl Request<'_> {
         if sources.is_empty() {
             return Err(Reply::failure(Status::BAD_REQUEST, "the metalink names no source on a server"));
         }
-        Ok(Ends { sources, stored: None, goal: Goal::Here(landing), copy: "pull", options })
+        Ok(Ends { sources, stored: None, goal: Goal::Here(landing), copy: "pull", options, room })
     }
 
     async fn push(&self, copy: &CopyRequest) -> Result<Ends, Reply> {
@@ -256,7 +263,8 @@ impl Request<'_> {
         let modified = (!copy.no_head).then_some(metadata.modified);
         let goal = Goal::Away { url: url.clone(), overwrite: copy.overwrite, modified };
         let options = Options { checksum: kept(&stored), ..Options::default() };
-        Ok(Ends { sources: vec![name_of(self.spot)?], stored: Some(stored), goal, copy: "push", options })
+        let sources = vec![name_of(self.spot)?];
+        Ok(Ends { sources, stored: Some(stored), goal, copy: "push", options, room: None })
     }
 
     /// Clients that are not known by a proof could have this server send requests to others in its name: they may only where
@@ -308,9 +316,12 @@ impl Request<'_> {
         scitag: Option<u16>,
     ) -> Result<Client, Reply> {
         let (client, identity) = third_party.client_of(&self.spot.client.identity);
+        const ID: &str = "X-Request-Id";
         let given = remotes.iter().map(|remote| {
-            let own = remote.fields.iter().map(|field| (field.name.clone(), field.value.clone()));
-            let id = ("X-Request-Id".to_owned(), Secret::new(self.id));
+            // Both logs have the id that this server has made, whatever the client calls it.
+            let own = remote.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case(ID));
+            let own = own.map(|field| (field.name.clone(), field.value.clone()));
+            let id = (ID.to_owned(), Secret::new(self.id));
             let scitag = scitag.map(|scitag| ("SciTag".to_owned(), Secret::new(scitag.to_string())));
             Forwarded { to: remote.url.clone(), fields: own.chain([id]).chain(scitag).collect() }
         });

@@ -86,7 +86,7 @@ impl Service for StorageService {
     }
 
     fn budgets(&self) -> Vec<Arc<Budget>> {
-        let copies = self.third_party.iter().map(|third_party| Arc::clone(third_party.budget()));
+        let copies = self.third_party.iter().flat_map(|third_party| third_party.budgets());
         self.exports.turns().into_iter().flat_map(|turns| turns.budgets()).chain(copies).collect()
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Entries {
     pub(crate) open: Arc<Semaphore>,
     /// A permit for each end of an answer that waits.
     pub(crate) ends: Arc<Semaphore>,
+    /// Clients that have left an answer that waited.
+    pub(crate) left: Arc<AtomicUsize>,
     /// Requests that have asked for one.
     pub(crate) asked: Arc<AtomicUsize>,
 }
@@ -65,7 +67,8 @@ impl Service for Book {
         };
         match self.look_up(exchange.client, &path.to_string()).await {
             Ok(Some(word)) if path.is_directory_form() => {
-                let rest = Box::new(Later(Arc::clone(&self.entries.ends)));
+                let Entries { ends, left, .. } = &self.entries;
+                let rest = Box::new(Later { ends: Arc::clone(ends), left: Arc::clone(left) });
                 Reply::new(Status::OK).payload(Payload::Stream { first: word.into(), rest })
             }
             Ok(Some(word)) => Reply::new(Status::OK).payload(Payload::Bytes(word.into())),

@@ -15,6 +15,8 @@ mod site;
 #[path = "../../../server/tests/it/support/text.rs"]
 mod text;
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use gridlane_core::{Secret, limits};
@@ -202,4 +204,23 @@ fn payloads_that_wait_hold_nothing() {
     for stream in &mut streams {
         stream.read_to(", and that is all\r\n0\r\n\r\n");
     }
+}
+
+/// Whatever makes an answer piece by piece hears that nobody waits for it, also where not even the head could be sent.
+#[test]
+fn one_that_left_before_the_head_of_an_answer_has_left_it() {
+    let site = Site::start();
+    let client = TcpStream::connect(site.address).unwrap();
+    let ask = |mut client: &TcpStream, path: &str| {
+        write!(client, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    };
+    ask(&client, "/public/name");
+    // Closed with an answer that was not taken, the connection is reset, and not ended.
+    assert_eq!(client.peek(&mut [0; 1]).unwrap(), 1);
+    let held = site.close();
+    ask(&client, "/public/name/");
+    site.wait_for_asked(2);
+    drop(client);
+    drop(held);
+    site.wait_for_one_that_left();
 }

@@ -72,6 +72,7 @@ impl Site {
             words: words("first"),
             open: Arc::new(Semaphore::new(PERMITS as usize)),
             ends: Arc::new(Semaphore::new(0)),
+            left: Arc::default(),
             asked: Arc::default(),
         };
         let mut settings = settings(&iam, &log, &tls, entries.clone());
@@ -107,6 +108,15 @@ impl Site {
     /// Nothing is answered before this is dropped.
     pub(crate) fn close(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.entries.open).try_acquire_many_owned(PERMITS).unwrap()
+    }
+
+    /// A client has left an answer that waited.
+    pub(crate) fn wait_for_one_that_left(&self) {
+        let began = Instant::now();
+        while self.entries.left.load(Ordering::SeqCst) == 0 {
+            assert!(began.elapsed() < PATIENCE, "nobody is told of it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// So many names were asked for since the start, answered or not.

@@ -73,6 +73,7 @@ impl Client {
 
     /// The same, with credentials of the user.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
+        self.dialer = self.dialer.of_user(credentials.identity());
         self.credentials = credentials;
         self
     }

@@ -83,7 +83,7 @@ impl Meetings {
             login,
             client: spot.client.address,
             path: path_of(spot),
-            destinations: self.addresses(destination).await,
+            destinations: self.addresses(spot.client.address, destination).await,
             ttl,
         };
         let grant = Arc::new(spot.at(spot.object.clone()));
@@ -114,7 +114,7 @@ impl Meetings {
             Place::Inside(spot) => path_of(spot),
             Place::Above(_) | Place::Nowhere => Vec::new(),
         };
-        let clients = self.addresses(&origin.host).await;
+        let clients = self.addresses(peer, &origin.host).await;
         let fetch = Fetch { key: key.clone(), login: origin.login.clone(), clients, path, peer };
         let (waiting, granted) = {
             let mut state = self.lock();
@@ -149,10 +149,10 @@ impl Meetings {
         name.and_then(|name| Host::parse(name.as_bytes())).unwrap_or_else(|| Host::of(address))
     }
 
-    async fn addresses(&self, host: &Host) -> Vec<IpAddr> {
+    async fn addresses(&self, client: IpAddr, host: &Host) -> Vec<IpAddr> {
         match host {
             Host::Address(address) => vec![*address],
-            Host::Name(name) => self.names.addresses(name).await,
+            Host::Name(name) => self.names.addresses(client, name).await,
         }
     }
 

@@ -163,6 +163,7 @@ async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
             patience: limits::THIRD_PARTY_PATIENCE,
             ..Options::default()
         },
+        room: None,
         asked: Asked {
             id: context.front().new_id(),
             client: pull.spot.client.clone(),

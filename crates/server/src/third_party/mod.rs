@@ -18,6 +18,7 @@
 //! The protocol: docs/protocol/third-party-copy.md.
 
 pub(crate) mod ends;
+pub(crate) mod metalinks;
 pub(crate) mod refusal;
 pub(crate) mod running;
 pub(crate) mod stream;
@@ -36,6 +37,7 @@ use gridlane_share::budget::Budget;
 use gridlane_share::{Holder, Lease, Share};
 use gridlane_store::journal_key::JournalKeys;
 
+use metalinks::Metalinks;
 use users::Users;
 
 /// An operator's settings of third-party copies.
@@ -72,6 +74,7 @@ pub(crate) struct ThirdParty {
 struct Lasting {
     users: Users,
     copies: Arc<Budget>,
+    metalinks: Metalinks,
     totals: Totals,
 }
 
@@ -95,6 +98,7 @@ impl ThirdParty {
             None => Arc::new(Lasting {
                 users: Users::default(),
                 copies: Budget::new("third_party_copies", settings.copies),
+                metalinks: Metalinks::default(),
                 totals: Totals::default(),
             }),
         };
@@ -102,9 +106,15 @@ impl ThirdParty {
         ThirdParty { settings, lasting }
     }
 
-    /// The budget of copies.
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.lasting.copies
+    /// Its budgets.
+    pub(crate) fn budgets(&self) -> Vec<Arc<Budget>> {
+        let copies = std::iter::once(&self.lasting.copies);
+        copies.chain(self.lasting.metalinks.budgets()).map(Arc::clone).collect()
+    }
+
+    /// The metalinks that are read for copies.
+    pub(crate) fn metalinks(&self) -> &Metalinks {
+        &self.lasting.metalinks
     }
 
     /// A place for one more copy of the client in hand, if it may have one.

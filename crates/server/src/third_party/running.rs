@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
 
 use super::ends::Landing;
+use super::metalinks::Metalinks;
 use super::refusal::cause;
 use super::{Context, Totals};
 use gridlane_front::CopyRecord;
@@ -36,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) client: Client,
     /// Checksums, streams and limits.
     pub(crate) options: Options,
+    /// Of the checksums of pieces among them.
+    pub(crate) room: Option<Lease>,
     /// Who asked for it, and for what.
     pub(crate) asked: Asked,
 }
@@ -267,14 +270,15 @@ async fn run(
     stopping: Stopping,
     place: Lease,
 ) {
-    let Job { sources, stored, goal, client, options, asked } = job;
+    let Job { sources, stored, goal, client, options, mut room, asked } = job;
     let remotes: Vec<String> = match &goal {
         Goal::Away { url, .. } => vec![url.to_string()],
         Goal::Here(_) if stored.is_some() => Vec::new(),
         Goal::Here(_) => sources.iter().map(Url::to_string).collect(),
     };
     let copy = Copy { goal, client, options: Options { stored, ..options } };
-    let (outcome, why) = copy.run(sources, &mut watcher, stopped, stopping).await;
+    let metalinks = context.third_party.metalinks();
+    let (outcome, why) = copy.run(sources, metalinks, &mut room, &mut watcher, stopped, stopping).await;
     let outcome = outcome.map_err(|(error, report)| (told(why, copy.appeared(error)), report));
     let size_bytes_max = copy.options.size_bytes_max.unwrap_or(u64::MAX);
     let (report, error) = match &outcome {
@@ -328,19 +332,21 @@ impl Copy {
     async fn run(
         &self,
         mut sources: Vec<Url>,
+        metalinks: &Metalinks,
+        room: &mut Option<Lease>,
         watcher: &mut Watcher,
         stopped: watch::Receiver<Stop>,
         stopping: Stopping,
     ) -> (Ended, Stop) {
         let mut options = self.options.clone();
         let mut why = Stop::No;
-        for metalinks in 0..=THIRD_PARTY_METALINKS_MAX {
+        for count in 0..=THIRD_PARTY_METALINKS_MAX {
             let target = match self.target().await {
                 Ok(target) => target,
                 Err(error) => return (Err((error, None)), why),
             };
             options.stop_at_metalink =
-                options.stored.is_none() && metalinks < THIRD_PARTY_METALINKS_MAX && sources.len() == 1;
+                options.stored.is_none() && count < THIRD_PARTY_METALINKS_MAX && sources.len() == 1;
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
             let gauges = Arc::clone(&watcher.gauges);
             let stop = async { why = until_stopped(stopped.clone(), stopping.clone(), &gauges).await };
@@ -355,12 +361,14 @@ impl Copy {
                 landing.close(true).await;
             }
             let Some(source) = sources.first() else { break };
-            let described = gridlane_client::replicas(&self.client, source, Some(&found));
+            *room = None;
+            let described = metalinks.describe(&self.client, source, Some(&found));
             let described = timeout(THIRD_PARTY_PATIENCE, described).await.unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Timeout, "the metalink did not come in time").endpoint(&found.url))
             });
             match described {
                 Ok(Some(replicas)) => {
+                    *room = replicas.room;
                     let described = replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File);
                     if found.is_source {
                         sources = described.collect();

@@ -29,6 +29,12 @@ impl Request {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
+    /// The values of all headers of a name in lower case.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(found, _)| found == name);
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+
     pub(crate) fn is_get(&self) -> bool {
         self.method == "GET"
     }

@@ -93,8 +93,9 @@ fn fields_for_the_remote_reach_it() {
         "transferheaderX-Mine: mine",
         "SciTag: 65",
         "TransferHeaderSciTag: 70",
+        "TransferHeaderX-Request-Id: of-the-client",
     ];
-    copy(&active.url("f"), &fields).succeeds();
+    let copied = copy(&active.url("f"), &fields).succeeds();
     let requests = remote.requests();
     assert!(!requests.is_empty());
     for request in requests {
@@ -105,6 +106,8 @@ fn fields_for_the_remote_reach_it() {
             (Some("mine"), Some("65")),
             "{request:?}"
         );
+        // The id in the log of the active server, which the answer tells.
+        assert_eq!(request.all("x-request-id"), [copied.field("x-request-id").unwrap()], "{request:?}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use gridlane_core::{ChecksumKind, limits};
 use serde_json::Value;
 
 use super::asking::{Asking, Home};
@@ -14,7 +15,8 @@ use crate::support::client::text;
 use crate::support::object::{Answer, Framing, Object, Then};
 use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
-use crate::support::{MIB, assert_same, content, secrets, until};
+use crate::support::tools::run_curl;
+use crate::support::{MIB, assert_same, checksum, content, secrets, until};
 
 /// The time in which a server is done with a copy whose client has left; on a loaded machine it is longer.
 const LEFT_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ fn slow(bytes: &Arc<Vec<u8>>, bytes_per_s: u64) -> Rogue {
 }
 
 /// The value of a metric.
-fn metric(server: &Server, name: &str) -> u64 {
+pub(super) fn metric(server: &Server, name: &str) -> u64 {
     let (_, page) = secrets::metrics(&server.admin());
     let page = String::from_utf8(page).unwrap();
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -75,7 +77,7 @@ fn what_nobody_waits_for_ends_and_leaves_nothing() {
 #[test]
 fn a_copy_that_waits_for_its_turn_says_so_and_can_be_given_up() {
     // As many as move at one endpoint, wherever that is.
-    const MOVING: usize = gridlane_core::limits::COPIES_FAR_MAX;
+    const MOVING: usize = limits::COPIES_FAR_MAX;
     let home = Home::new();
     let server = home.start(&["--admin", "127.0.0.1:0"]);
     let bytes = content(9602, 48 * MIB);
@@ -96,6 +98,36 @@ fn a_copy_that_waits_for_its_turn_says_so_and_can_be_given_up() {
     until("all are given up", || running() == 0);
     until("nothing is left", || home.hidden().is_empty() && rogue.open_connections() == 0);
     assert_eq!(home.visible(), [""; 0]);
+}
+
+#[test]
+fn metalinks_that_do_not_come_keep_no_other_client_from_one() {
+    const AT_ONCE: usize = limits::THIRD_PARTY_METALINKS_READ_MAX / limits::CLIENT_PART;
+    let home = Home::new();
+    let _server = home.start(&[]);
+    let silent = Rogue::start(|_| Answer::raw(Vec::new()).then(Then::Stall));
+    let from = format!("Source: {}", silent.url("f.meta4"));
+    let copy = |number: usize| Asking::copy(&home.url(&format!("s{number}")), &[&from]);
+    let asked: Vec<Asking> = (0..4 * AT_ONCE).map(copy).collect();
+    until("as many are read as one client may have", || silent.open_connections() == AT_ONCE);
+    let bytes = content(9613, 1000);
+    let source = slow(&bytes, 0);
+    let metalink = format!(
+        "<?xml version=\"1.0\"?><metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>1000</size>\
+         <hash type=\"adler32\">{}</hash><url>{}</url></file></metalink>",
+        checksum(ChecksumKind::Adler32, &bytes).hex(),
+        source.url("f"),
+    );
+    let metalink = Arc::new(metalink.into_bytes());
+    let described = Rogue::start(move |_| Answer::status(200).body(&metalink, 0..metalink.len()));
+    let field = format!("Source: {}", described.url("f.meta4"));
+    let other = ["--interface", "127.0.0.2", "--request", "COPY", "--header", &field, &home.url("f")];
+    let said = run_curl(&other).ok().text();
+    assert!(said.ends_with("success: Created\n"), "{said}");
+    assert_same(&fs::read(home.exported("f")).unwrap(), &bytes);
+    assert_eq!(silent.open_connections(), AT_ONCE);
+    asked.into_iter().for_each(Asking::leave);
+    until("nobody waits for them", || silent.open_connections() == 0);
 }
 
 #[test]
@@ -165,6 +197,26 @@ fn sized_and_unsized(bytes: &Arc<Vec<u8>>) -> [Rogue; 2] {
     let (sized, bare) = (Object::new(bytes), Object::bare(bytes));
     let chunked = Rogue::start(move |request| bare.answer_whole(request).framed(Framing::Chunked));
     [Rogue::start(move |request| sized.answer(request)), chunked]
+}
+
+/// The longest of these tests waits as long as a server does for a source that says nothing more.
+#[test]
+fn a_source_that_stalls_is_the_end_without_another_one() {
+    let home = Home::new();
+    let _server = home.start(&[]);
+    let bytes = content(9614, 8 * MIB);
+    let source = stalling_at(&bytes, 3 * MIB);
+    let began = Instant::now();
+    let ended = Asking::copy(&home.url("f"), &[&source_of(&source)]).end();
+    ended.fails_late(&["no source sent a byte for 60 s"]);
+    assert!(began.elapsed() >= limits::THIRD_PARTY_PATIENCE, "{:?}", began.elapsed());
+    assert_eq!(home.visible(), [""; 0]);
+    until("the connections to it are closed", || source.open_connections() == 0);
+    // What came stays for the next copy, which needs not fetch it again.
+    let again = slow(&bytes, 0);
+    Asking::copy(&home.url("f"), &[&source_of(&again)]).end().succeeds();
+    assert_same(&fs::read(home.exported("f")).unwrap(), &bytes);
+    assert_eq!(home.hidden(), NONE);
 }
 
 #[test]

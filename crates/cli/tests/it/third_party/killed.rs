@@ -1,6 +1,7 @@
 //! Servers that are killed or stopped in the middle of copies: the next COPY goes on, and nothing half-written is seen.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use super::asking::{Answered, Asking, Home, authority};
 use crate::support::object::{Answer, Then};
 use crate::support::relay::{Relay, Ways};
 use crate::support::rogue::Rogue;
+use crate::support::serve::Server;
 use crate::support::{DEADLINE, MIB, assert_same, content, is_long_run, until};
 
 /// What may come again of a file that a killed server was fetching.
@@ -119,6 +121,14 @@ fn silent() -> Rogue {
     Rogue::start(|_| Answer::raw(Vec::new()).then(Then::Stall))
 }
 
+/// Files in a directory, and what was removed from it, that a server has open.
+pub(super) fn open_files(server: &Server, directory: &Path) -> Vec<PathBuf> {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+    // Some are closed meanwhile.
+    let paths = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    paths.filter(|path| path.starts_with(directory) && !path.is_dir()).collect()
+}
+
 /// Numbers for the moments of kills, always the same.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -129,27 +139,33 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn copies_whose_servers_are_killed_at_random_arrive_without_a_wrong_byte() {
-    const BYTES: usize = 40_000_000;
     const WORKERS: usize = 4;
-    let copies = if is_long_run() { 100 } else { 25 };
+    // In the long run each is so large that all of it is more than may come again.
+    let (copies, size) = if is_long_run() { (100, 100 * MIB) } else { (25, 40_000_000) };
     let (source, destination) = (Home::new(), Home::new());
-    let bytes = content(9505, BYTES + copies);
+    let relay = Relay::to(source.port(), Ways::default());
+    let bytes = content(9505, size + copies);
     // Each file has other bytes at each place.
     for number in 0..copies {
-        source.put(&format!("f{number}"), &bytes[number..number + BYTES]);
+        source.put(&format!("f{number}"), &bytes[number..number + size]);
     }
     let (start_source, start_destination) =
         (|| source.start(&["--limit-rate", "120MB/s"]), || destination.start(&[]));
     let servers = Mutex::new((start_source(), start_destination()));
-    let (next, done, failed, is_over) =
-        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let [next, done, failed, broken_off] = [const { AtomicUsize::new(0) }; 4];
+    let is_over = AtomicBool::new(false);
     let began = Instant::now();
     let attempt = |number: usize| -> Option<Answered> {
-        let source = format!("Source: {}", source.url(&format!("f{number}")));
+        let source = format!("Source: {}", relay.url("http", &format!("f{number}")));
         // A server that is away refuses the connection.
         let url = destination.url(&format!("f{number}"));
         let is_there = std::net::TcpStream::connect(authority(&url)).is_ok();
-        is_there.then(|| std::panic::catch_unwind(|| Asking::copy(&url, &[&source]).end()).ok()).flatten()
+        let end = || std::panic::catch_unwind(|| Asking::copy(&url, &[&source]).end()).ok();
+        let ended = is_there.then(end).flatten();
+        if is_there && !ended.as_ref().is_some_and(Answered::is_success) {
+            broken_off.fetch_add(1, Relaxed);
+        }
+        ended
     };
     let kills = std::thread::scope(|scope| {
         for _ in 0..WORKERS {
@@ -172,7 +188,7 @@ fn copies_whose_servers_are_killed_at_random_arrive_without_a_wrong_byte() {
             while !is_over.load(Relaxed) {
                 for name in destination.visible() {
                     let found = fs::metadata(destination.exported(&name)).unwrap().len();
-                    assert_eq!(found, BYTES as u64, "{name} is seen before it is whole");
+                    assert_eq!(found, size as u64, "{name} is seen before it is whole");
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -194,12 +210,23 @@ fn copies_whose_servers_are_killed_at_random_arrive_without_a_wrong_byte() {
         kills
     });
     assert!(kills > 3 && failed.load(Relaxed) > 3, "{kills} kills broke {failed:?} copies off");
+    // A source that dies costs what was on the way to the copies that go on; a destination, what a journal did not tell of.
+    let again = (relay.bytes() as usize).saturating_sub(copies * size);
+    let times = broken_off.load(Relaxed) + kills;
+    assert!(
+        again < times * AGAIN_BYTES.min(size),
+        "{again} bytes came again at {kills} kills, {broken_off:?} breaks"
+    );
     assert_eq!(destination.visible().len(), copies);
     assert_eq!(destination.hidden(), Vec::<std::path::PathBuf>::new());
+    let servers = servers.into_inner().unwrap();
+    for (server, home) in [(&servers.0, &source), (&servers.1, &destination)] {
+        until("no file is open any longer", || open_files(server, &home.exported("")).is_empty());
+    }
     for number in 0..copies {
         assert_same(
             &fs::read(destination.exported(&format!("f{number}"))).unwrap(),
-            &bytes[number..number + BYTES],
+            &bytes[number..number + size],
         );
     }
 }

@@ -1,13 +1,17 @@
 //! Copies that cannot be: told at once, in words, and without a connection where none may be made.
 
 use std::fs;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use gridlane_core::ChecksumKind;
 
 use super::{Site, copy};
 use crate::support::object::{Answer, Object};
 use crate::support::rogue::{Rogue, closed_port_url};
 use crate::support::serve::Server;
 use crate::support::tools::run_curl;
-use crate::support::{Scratch, content, secrets};
+use crate::support::{MIB, Scratch, checksum, content, secrets};
 
 #[test]
 fn what_is_wrong_is_told_at_once() {
@@ -158,6 +162,53 @@ fn a_redirect_does_not_lead_to_private_addresses() {
             .fails(&["does not let it connect"]);
     }
     assert_eq!(active.all_names().0, ["here"]);
+}
+
+/// Neither a metalink nor a `Link` leads where a client's own URL does not.
+#[test]
+fn what_servers_name_does_not_lead_to_private_addresses() {
+    let active = Site::new();
+    let bytes = content(9203, 1000);
+    let adler32 = checksum(ChecksumKind::Adler32, &bytes).hex();
+    for to in ["http://10.1.2.3/f", "http://[::ffff:169.254.169.254]/f", "root://10.1.2.3//f"] {
+        let metalink = format!(
+            "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>1000</size>\
+             <hash type=\"adler32\">{adler32}</hash><url>{to}</url></file></metalink>"
+        );
+        let metalink = Arc::new(metalink.into_bytes());
+        let named = Rogue::start(move |_| {
+            let answer = Answer::status(200).header("Content-Type", "application/metalink4+xml");
+            answer.body(&metalink, 0..metalink.len())
+        });
+        // By its name, and by its type.
+        for path in ["f.meta4", "f"] {
+            let source = format!("Source: {}", named.url(path));
+            copy(&active.url("f"), &[&source]).fails(&["does not let it connect"]);
+        }
+    }
+    assert_eq!(active.all_names().0, [""; 0]);
+
+    // This address is allowed, and the next one is not.
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+    let there = listener.local_addr().unwrap();
+    let object = Object::new(&content(9204, 24 * MIB));
+    let naming = Rogue::with_rate(12 * MIB as u64, move |request| {
+        let answer = object.answer(request).header("Link", format!("<http://{there}/f>; rel=duplicate"));
+        answer.header(
+            "Link",
+            format!("<http://{there}/m>; rel=describedby; type=\"application/metalink4+xml\""),
+        )
+    });
+    let scratch = Scratch::new();
+    let mut command = Server::command(&scratch.dir("export"));
+    command.args(["--listen", "0.0.0.0:0", "--allow-write", "--insecure-allow-anonymous"]);
+    command.args(["--tpc-allow", "127.0.0.1/32"]);
+    let server = Server::spawn(command);
+    let port = server.url("").rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    let source = format!("Source: {}", naming.url("f"));
+    copy(&format!("http://127.0.0.1:{port}/f"), &[&source]).succeeds();
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
