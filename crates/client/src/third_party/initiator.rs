@@ -10,7 +10,7 @@ use gridlane_engine::{Basis, Options, Outcome};
 use gridlane_peer::Client;
 use tokio::time::sleep;
 
-use super::ends::{clear, exists, is_there, look_at_sources, remove};
+use super::ends::{Seen, There, clear, exists, look_at_sources, look_at_target, refuse_itself, remove};
 use super::failure::{Failed, is_unable, of_root, stopped};
 use super::http::{Attempt, Made, Ran, Stop};
 use super::passive::credential;
@@ -103,8 +103,7 @@ fn modes(wish: Wish) -> Vec<Mode> {
 /// What is to be known of both ends before the copy.
 struct Looked {
     facts: FileFacts,
-    /// Something has the target's name.
-    is_there: Option<bool>,
+    there: There,
 }
 
 /// A copy that has ended well, with what is to be told of it.
@@ -262,7 +261,7 @@ impl Initiator {
             looked = Self::look(task) => looked.map_err(Failed::File)?,
         };
         let Some(mut looked) = looked else { return Ok(None) };
-        if looked.is_there == Some(true) && !task.replaces {
+        if matches!(looked.there, There::File(_)) && !task.replaces {
             return Err(Failed::File(exists(task.target)));
         }
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
@@ -312,20 +311,29 @@ impl Initiator {
             // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not when it is
             // asked to fetch it. An upload by another server is looked for later.
             match !task.replaces && client.http.keeps_existing(target) {
-                true => Ok(None),
-                false => is_there(client, target).await,
+                true => Ok(There::Unknown),
+                false => look_at_target(client, target).await,
             }
         };
-        let (seen, is_there) = tokio::try_join!(at_source, at_target)?;
-        let facts = match seen {
-            Some(seen) if seen.is_metalink && options.stop_at_metalink => return Ok(None),
-            Some(seen) => FileFacts {
-                size_bytes: facts.size_bytes.or(seen.size_bytes),
-                modified: facts.modified.or(seen.modified),
-            },
-            None => facts.clone(),
+        let (seen, there) = tokio::try_join!(at_source, at_target)?;
+        if seen.as_ref().is_some_and(|seen| seen.is_metalink && options.stop_at_metalink) {
+            return Ok(None);
+        }
+        let seen = seen.unwrap_or_default();
+        let seen = Seen {
+            size_bytes: facts.size_bytes.or(seen.size_bytes),
+            modified: facts.modified.or(seen.modified),
+            ..seen
         };
-        Ok(Some(Looked { facts, is_there }))
+        if let There::File(at_target) = &there
+            && task.replaces
+        {
+            for source in sources {
+                refuse_itself((source, &seen), (target, at_target)).await?;
+            }
+        }
+        let facts = FileFacts { size_bytes: seen.size_bytes, modified: seen.modified };
+        Ok(Some(Looked { facts, there }))
     }
 
     /// Tries one mode: with all sources at once where the active server takes several, else with one after the other.
@@ -442,7 +450,7 @@ impl Initiator {
                 Failed::Way(lacking(error))
             }
             Err(Failed::File(error)) => {
-                let is_of_old = looked.is_there == Some(true)
+                let is_of_old = matches!(looked.there, There::File(_))
                     && !client.http.keeps_existing(target)
                     && error.kind() != ErrorKind::Precondition;
                 let error = lacking(error);
@@ -482,7 +490,8 @@ impl Initiator {
             biased;
             () = stop.as_mut() => {
                 // Whether it is right is not known, and nobody waits for the answer.
-                if looked.is_there == Some(false) {
+                // Where it was to replace nothing, and was made, nothing was there.
+                if !task.replaces || looked.there == There::Nothing {
                     let _ = remove(client, target).await;
                 }
                 return Err(Failed::File(stopped()));
@@ -499,6 +508,12 @@ impl Initiator {
         };
         let compared = match compared {
             Ok(compared) => compared,
+            Err(_) if matches!(&looked.there, There::File(before) if ends.are_still(before)) => {
+                let message =
+                    "the server says that the copy is made, and what was at the target before is still there";
+                let error = Error::new(ErrorKind::Protocol, message).fault(Fault::Peer);
+                return Err(Failed::File(error.endpoint(target)));
+            }
             Err(error) => {
                 let error = match remove(client, target).await {
                     Ok(()) => error.more("it was removed"),
@@ -552,9 +567,12 @@ impl Initiator {
                 });
             }
             Ok(_) => "what is at the target cannot be verified".to_owned(),
-            Err(_) if !ran.has_moved && matches!(is_there(client, target).await, Ok(Some(false))) => {
+            Err(_)
+                if !ran.has_moved && matches!(look_at_target(client, target).await, Ok(There::Nothing)) =>
+            {
                 return Err(Failed::Way(unknown));
             }
+            Err(error) if error.kind() == ErrorKind::Protocol => "there is no file at the target".to_owned(),
             Err(error) => format!("a look at the target: {}", error.message()),
         };
         self.leave(task, looked, ran).await;
@@ -563,8 +581,8 @@ impl Initiator {
 
     /// Sees to it that nothing is left of a new file. What is there without a server that had begun is another's.
     async fn leave(&self, task: &Task<'_>, looked: &Looked, ran: Ran) {
-        if ran.has_begun && looked.is_there == Some(false) {
-            clear(task.client, task.target).await;
+        if ran.has_begun && looked.there == There::Nothing {
+            clear(task.client, task.target, true).await;
         }
     }
 
@@ -629,13 +647,13 @@ async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::re
     if mode == Mode::Pull || task.replaces {
         return Ok(());
     }
-    if looked.is_there.is_none() {
-        looked.is_there = is_there(task.client, task.target).await.map_err(Failed::File)?;
+    if looked.there == There::Unknown {
+        looked.there = look_at_target(task.client, task.target).await.map_err(Failed::File)?;
     }
-    match looked.is_there {
-        Some(false) => Ok(()),
-        Some(true) => Err(Failed::File(exists(task.target))),
-        None => {
+    match looked.there {
+        There::Nothing => Ok(()),
+        There::File(_) => Err(Failed::File(exists(task.target))),
+        There::Unknown => {
             let message = "whether the target exists is not known, and the source's server may replace it";
             Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
         }

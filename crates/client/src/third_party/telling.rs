@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Checksum, ChecksumKind, Error, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Url};
 use gridlane_engine::events::{SourceReport, SourceSnapshot};
 use gridlane_engine::{Basis, Event, Limit, Outcome, Report, Snapshot, State};
 
@@ -35,6 +35,13 @@ pub(super) struct Compared {
     pub(super) checksum: Option<Checksum>,
     /// The kind that was asked for, if no source states it.
     pub(super) unstated: Option<ChecksumKind>,
+}
+
+impl Compared {
+    /// True if the target has the checksum of no bytes.
+    pub(super) fn is_of_nothing(&self) -> bool {
+        self.checksum.as_ref().is_some_and(|checksum| Hasher::new(checksum.kind()).finish() == *checksum)
+    }
 }
 
 impl<'a> Telling<'a> {
