@@ -414,6 +414,8 @@ impl Initiator {
             requires_checksum: options.require_verified && wanted(options).1.is_none(),
             streams: options.streams,
             modified: looked.facts.modified.filter(|_| task.preserves_times),
+            size_bytes: options.known.size_bytes.or(looked.facts.size_bytes),
+            is_new: looked.there == There::Nothing,
         };
         let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
         let ended = loop {
@@ -582,7 +584,7 @@ impl Initiator {
     /// Sees to it that nothing is left of a new file. What is there without a server that had begun is another's.
     async fn leave(&self, task: &Task<'_>, looked: &Looked, ran: Ran) {
         if ran.has_begun && looked.there == There::Nothing {
-            clear(task.client, task.target, true).await;
+            clear(task.client, task.target, !ran.has_ended).await;
         }
     }
 
