@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::third_party::SOURCES_FIELD;
 use gridlane_engine::{Basis, Options, Outcome};
 use gridlane_peer::Client;
@@ -86,10 +86,11 @@ impl Pair {
         if task.wish.third_party == ThirdParty::Never || !is_between {
             return None;
         }
-        let first = task.sources.first()?.scheme();
+        // Replicas of another protocol than the target's do not keep the others from being used.
+        let has = |is: fn(Scheme) -> bool| task.sources.iter().any(|url| is(url.scheme()));
         Some(match task.target.scheme() {
-            target if target.is_http() && first.is_http() => Pair::Http,
-            target if target.is_root() && first.is_root() => Pair::Root,
+            target if target.is_http() && has(Scheme::is_http) => Pair::Http,
+            target if target.is_root() && has(Scheme::is_root) => Pair::Root,
             _ => Pair::Mixed,
         })
     }
@@ -156,7 +157,7 @@ impl Initiator {
             Ok(None) => return Tried::Streams,
             Ok(Some(done)) => Ok(done),
             Err(Failed::Way(error) | Failed::File(error) | Failed::Busy(error) | Failed::Unknown(error)) => {
-                Err(error)
+                Err(if error.endpoint_text().is_none() { error.endpoint(task.target) } else { error })
             }
         };
         let (result, carrier, keeps_time) = match done {
@@ -189,14 +190,18 @@ impl Initiator {
         for source in task.sources.iter().filter(|url| url.scheme().is_root()) {
             match Self::from_root(task, source, telling, stop.as_mut()).await {
                 Ok(done) => return Ok(Some(done)),
-                Err(Failed::Way(error)) => last = Some(error),
-                // Another replica may be there.
+                // Another replica may be there; and this one does not come here either.
+                Err(Failed::Way(error)) if is_away(&error, source) => absent = Some(error),
                 Err(Failed::File(error)) if error.kind() == ErrorKind::NotFound => absent = Some(error),
+                Err(Failed::Way(error)) => last = Some(error),
                 Err(failed) => return Err(failed),
             }
         }
         Err(match (last, absent) {
             (Some(error), _) => Failed::Way(error),
+            (None, Some(error)) if task.sources.iter().any(|url| url.scheme().is_http()) => {
+                Failed::Way(error)
+            }
             (None, Some(error)) => Failed::File(error),
             (None, None) => way("there is no source"),
         })
@@ -210,6 +215,7 @@ impl Initiator {
         stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
         let Task { client, sources, target, options, .. } = *task;
+        telling.uses(&[source]);
         let (checksum, basis) = wanted(options);
         let terms = RootThirdParty {
             overwrite: task.replaces,
@@ -258,7 +264,13 @@ impl Initiator {
         let looked = tokio::select! {
             biased;
             () = stop.as_mut() => return Err(Failed::File(stopped())),
-            looked = Self::look(task) => looked.map_err(Failed::File)?,
+            looked = Self::look(task) => looked.map_err(|error| {
+                let has_others = task.sources.iter().any(|url| !url.scheme().is_http());
+                match has_others && error.is_unreached() {
+                    true => Failed::Way(error),
+                    false => Failed::File(error),
+                }
+            })?,
         };
         let Some(mut looked) = looked else { return Ok(None) };
         if matches!(looked.there, There::File(_)) && !task.replaces {
@@ -345,7 +357,9 @@ impl Initiator {
         telling: &mut Telling<'_>,
         mut stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
-        let own: Vec<&Url> = task.sources.iter().filter(|url| url.scheme().is_http()).collect();
+        // The first source of a COPY is one of HTTP.
+        let (own, others): (Vec<&Url>, Vec<&Url>) =
+            task.sources.iter().partition(|url| url.scheme().is_http());
         let mut takes_all = false;
         if mode == Mode::Pull && task.sources.len() > 1 {
             takes_all = tokio::select! {
@@ -364,7 +378,7 @@ impl Initiator {
             }
         }
         let turns: Vec<Vec<&Url>> = match takes_all {
-            true => vec![task.sources.iter().collect()],
+            true => vec![own.into_iter().chain(others).collect()],
             false => own.into_iter().map(|url| vec![url]).collect(),
         };
         let mut last = None;
@@ -405,6 +419,7 @@ impl Initiator {
             credentials.push(found.value);
             lacks = lacks.or(found.lacks);
         }
+        telling.uses(&sources);
         let attempt = Attempt {
             mode,
             sources,
@@ -607,8 +622,13 @@ impl Initiator {
 
     /// A server has refused to make a copy.
     fn refused(&self, key: (Endpoint, Mode), why: &Error) {
-        // What it says of credentials may be another thing in another directory; and words in markers are about the other server.
-        let is_its_own = why.status().is_some_and(|status| !matches!(status, 401 | 403));
+        // What it says of credentials may be another thing in another directory, as what it says of a file that it was to send; and
+        // words in markers are about the other server, as are these statuses of gateways.
+        let is_its_own = why.status().is_some_and(|status| match status {
+            401 | 403 | 502 | 504 => false,
+            404 => key.1 == Mode::Pull,
+            _ => true,
+        });
         let mut known = self.lock();
         if known.unable.len() + known.refusals.len() >= SERVERS_MAX {
             (known.unable, known.refusals) = Default::default();
@@ -624,7 +644,7 @@ impl Initiator {
     fn is_hopeless(&self, mode: Mode, task: &Task<'_>) -> bool {
         let active = match mode {
             Mode::Pull => Some(task.target),
-            Mode::Push => task.sources.first(),
+            Mode::Push => task.sources.iter().find(|url| url.scheme().is_http()),
         };
         active.is_some_and(|active| self.lock().unable.contains_key(&(active.endpoint(), mode)))
     }
@@ -660,6 +680,11 @@ async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::re
             Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
         }
     }
+}
+
+/// True if the server of a source is not reached.
+fn is_away(error: &Error, source: &Url) -> bool {
+    error.is_unreached() && error.endpoint_text() == Some(source.to_string().as_str())
 }
 
 fn carrier(mode: Mode, active: &Url) -> Carrier {
