@@ -313,7 +313,8 @@ impl Heard {
             queue: THIRD_PARTY_QUEUE_MAX,
             markers: 0,
             marker_at: Instant::now(),
-            size_bytes,
+            // Some servers say of anything that it is empty.
+            size_bytes: size_bytes.filter(|size| *size > 0),
             bytes: None,
             moved_bytes: 0,
             base_bytes: None,
@@ -482,6 +483,7 @@ mod tests {
             assert_eq!(goes_on(&mut heard, told), progresses, "{told}");
         }
         assert_eq!((heard.bytes, heard.moved_bytes), (Some(10 * MIB), 10 * MIB));
+        assert!(goes_on(&mut Heard::new(Some(0)), MIB));
         // But not again and again.
         let mut heard = Heard::new(None);
         let turns = (0..1000).filter(|turn| goes_on(&mut heard, (1 + turn % 2) * MIB)).count();
