@@ -10,7 +10,7 @@ use gridlane_client::third_party::{self, Carrier, Detour};
 use gridlane_client::{CopyEvent, CopyObserver, Kept};
 use gridlane_core::Error;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
-use gridlane_engine::{Basis, Event, Report, Snapshot};
+use gridlane_engine::{Basis, Event, Report, Snapshot, State};
 
 use crate::args::Progress;
 use crate::cp::typed_command;
@@ -192,10 +192,10 @@ impl CopyObserver for Screen {
             }
             // That bytes go through this machine is worth a line; the steps before that are not.
             CopyEvent::Detour { detour: Detour::Streamed, why } if !self.quiet => {
-                tell!("gridlane: {target}: {}", words::detour(Detour::Streamed, why));
+                tell!("gridlane: {target}: {}", words::detour(Detour::Streamed, why, Some(target)));
             }
             CopyEvent::Detour { detour, why } if self.verbose => {
-                tell!("gridlane: {target}: {}", words::detour(*detour, why));
+                tell!("gridlane: {target}: {}", words::detour(*detour, why, Some(target)));
             }
             CopyEvent::Refused(error) => tell!("gridlane: {}", words::error(error)),
             CopyEvent::TimeLost(error) if !self.quiet => {
@@ -277,7 +277,7 @@ impl Screen {
 fn total_line(snapshot: &Snapshot) -> String {
     let rate = format_rate(snapshot.rate_bytes_per_s);
     if snapshot.verifying {
-        return format!("{} received, waiting for checksums", format_bytes(snapshot.done_bytes));
+        return format!("{} are there, waiting for checksums", format_bytes(snapshot.done_bytes));
     }
     let Some(size_bytes) = snapshot.size_bytes else {
         return format!("{}  {rate}", format_bytes(snapshot.done_bytes));
@@ -364,7 +364,8 @@ pub(crate) fn summary_text(report: &Report, target: &str, carrier: Option<&Carri
         None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };
     if let Some(Carrier { mode, server }) = carrier {
-        let sources: Vec<&str> = report.sources.iter().map(|source| source.url.as_str()).collect();
+        let used = report.sources.iter().filter(|source| source.state != State::Spare);
+        let sources: Vec<&str> = used.map(|source| source.url.as_str()).collect();
         let how = match mode {
             third_party::Mode::Pull => "fetched it from",
             third_party::Mode::Push => "sent it from",

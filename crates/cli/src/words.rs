@@ -159,8 +159,8 @@ pub(crate) fn left_out(why: LeftOut) -> String {
     }
 }
 
-/// A copy that goes another way than it was to go, for this reason.
-pub(crate) fn detour(detour: Detour, why: &Error) -> String {
+/// A copy that goes another way than it was to go, for this reason. Its `target` need not be named again.
+pub(crate) fn detour(detour: Detour, why: &Error, target: Option<&str>) -> String {
     let way = match detour {
         Detour::Streamed => "the bytes go through this machine",
         Detour::OtherMode(Mode::Pull) => "now the target's server is asked to fetch it",
@@ -168,7 +168,7 @@ pub(crate) fn detour(detour: Detour, why: &Error) -> String {
         Detour::OneSource => "the other sources are used only if the first one does not do",
     };
     match why.endpoint_text() {
-        Some(endpoint) if !why.message().contains(endpoint) => {
+        Some(endpoint) if Some(endpoint) != target && !why.message().contains(endpoint) => {
             format!("{way}: {endpoint}: {}", why.message())
         }
         _ => format!("{way}: {}", why.message()),

@@ -920,6 +920,9 @@ pub const THIRD_PARTY_MARKERS_MISSED_MAX: u32 = 6;
 /// A client gives up a copy that gets no more bytes for so long, and for the time in which the last ones are compared: FTS
 /// waits as long.
 pub const THIRD_PARTY_STALL_MAX: Duration = Duration::from_secs(900);
+/// So often the bytes of a copy may become fewer, and count as progress again from there on: an active server may begin again, or
+/// fetch wrong bytes again. One that goes up and down makes no progress.
+pub const THIRD_PARTY_FALLS_MAX: u32 = 16;
 /// A copy that waits for its turn at the active server is waited for so long: a day, as for a queue of transfers.
 pub const THIRD_PARTY_QUEUE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Bytes per second that a server computes a checksum of at the least.

@@ -92,13 +92,13 @@ impl TreeObserver for TreeScreen {
                         if self.quiet || std::mem::replace(&mut self.has_told_of_bytes, !self.verbose) => {}
                     About::Detour(Detour::Streamed) => {
                         if let Some(why) = error {
-                            let text = format!("{name}: {}", words::detour(Detour::Streamed, why));
+                            let text = format!("{name}: {}", words::detour(Detour::Streamed, why, None));
                             self.canvas.say(&text);
                         }
                     }
                     About::Detour(detour) if self.verbose => {
                         if let Some(why) = error {
-                            let text = format!("{name}: {}", words::detour(detour, why));
+                            let text = format!("{name}: {}", words::detour(detour, why, None));
                             self.canvas.say(&text);
                         }
                     }
@@ -117,10 +117,11 @@ impl TreeObserver for TreeScreen {
                 self.canvas.clear();
                 show!("{}", would_text(*action, sources, target, *size_bytes));
             }
-            TreeEvent::FileDone { name, report, .. } if self.verbose => {
+            TreeEvent::FileDone { name, report, carrier } if self.verbose => {
                 let verified = if report.verified.is_some() { "verified" } else { "unverified" };
                 let size = format_bytes(report.done_bytes);
-                let text = format!("{}: {size}, {verified}", self.name(name));
+                let by = carrier.map(|carrier| format!(", {} by {}", carrier.mode, carrier.server));
+                let text = format!("{}: {size}, {verified}{}", self.name(name), by.unwrap_or_default());
                 self.canvas.say(&text);
             }
             TreeEvent::FileDone { .. } | TreeEvent::FileStarted { .. } | TreeEvent::Skipped { .. } => {}
@@ -194,6 +195,13 @@ pub(crate) fn tree_summary_text(report: &TreeReport, target: &str, dry_run: bool
     }
     let unverified = report.done_files.saturating_sub(report.verified_files);
     text += &format!("; {} verified", report.verified_files);
+    let between = match report.third_party_files {
+        all if all == report.done_files => "no byte of them came here".to_owned(),
+        some => format!("{some} copied without a byte that came here"),
+    };
+    if report.third_party_files > 0 {
+        text += &format!(", {between}");
+    }
     for (count, what) in [
         (unverified, "unverified (nothing to compare them with)"),
         (report.unstated_files, "without a checksum of the type that was asked for"),
@@ -227,6 +235,10 @@ mod tests {
     fn the_summary_says_what_was_not_verified() {
         let mut report = TreeReport { done_files: 3, verified_files: 3, ..TreeReport::default() };
         assert!(!tree_summary_text(&report, "d", false).contains("unverified"));
+        report.third_party_files = 3;
+        assert!(tree_summary_text(&report, "d", false).contains("; 3 verified, no byte of them came here"));
+        report.third_party_files = 2;
+        assert!(tree_summary_text(&report, "d", false).contains(", 2 copied without a byte that came here"));
         report.verified_files = 1;
         assert!(tree_summary_text(&report, "d", false).contains("2 unverified"));
     }

@@ -10,7 +10,7 @@ use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::path_target::sweep;
 use gridlane_store::turns_of_names;
 
-use super::rules::{Action, Existing, FileFacts, decide, keep_time};
+use super::rules::{Action, Existing, FileFacts, decide, keep_time, refuse_itself};
 use crate::target::Goal;
 use crate::third_party::{Carrier, FileObserver, Initiator, Task, Tried, Wish};
 
@@ -85,6 +85,12 @@ impl FileCopy {
             Some(url) => decide(client, &self.facts, &url, existing).await?,
             None => Action::Copy,
         };
+        if let Goal::Upload(target) = &self.target
+            && self.rules.replaces()
+            && action != Action::Skip
+        {
+            refuse_itself(&self.sources, target)?;
+        }
         if action == Action::Skip
             && !dry_run
             && let Goal::File(path) = &self.target

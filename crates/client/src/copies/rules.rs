@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::Report;
 use gridlane_peer::Client;
@@ -110,6 +110,27 @@ fn is_up_to_date(source: &FileFacts, target: &Entry) -> bool {
     }
 }
 
+/// Fails if one of the sources is what is to be replaced at a server. Servers that write in place empty it before they read it.
+pub(crate) fn refuse_itself(sources: &[Url], target: &Url) -> Result<()> {
+    let query = |url: &Url| url.request_target().split_once('?').map(|(_, query)| query.to_owned());
+    let is_it = |source: &&Url| {
+        (source.host(), source.port()) == (target.host(), target.port())
+            && source.wire_path() == target.wire_path()
+            // What opens it is no part of its name.
+            && (query(source) == query(target) || source.has_secrets() || target.has_secrets())
+    };
+    match sources.iter().any(|source| is_it(&source)) {
+        true => Err(is_itself(target)),
+        false => Ok(()),
+    }
+}
+
+/// The error of a file that would be copied onto itself.
+pub(crate) fn is_itself(target: &Url) -> Error {
+    let message = "the source and the target are one file";
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(target)
+}
+
 /// Sees to it that a copy has the time of its source, of which an upload was told already. An error says why
 /// it has not: the bytes are right in any case.
 pub(crate) async fn keep_time(target: &Url, modified: Option<SystemTime>, report: &Report) -> Result<()> {
@@ -135,6 +156,24 @@ pub(crate) async fn keep_time(target: &Url, modified: Option<SystemTime>, report
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn what_is_a_file_itself() {
+        let url = |text: &str| Url::parse_absolute(text).unwrap();
+        for (source, target, is_it) in [
+            ("http://h/a%20b", "http://h/a b", true),
+            ("http://h/f?authz=one", "http://h/f", true),
+            ("https://h:1094/f", "root://h//f", true),
+            ("http://h/f?file=a", "http://h/f?file=b", false),
+            ("http://h/f", "http://h:81/f", false),
+            ("http://h/f", "http://g/f", false),
+            ("http://h/f", "http://h/F", false),
+        ] {
+            let other = url("http://other/f");
+            let judged = refuse_itself(&[other, url(source)], &url(target));
+            assert_eq!(judged.is_err(), is_it, "{source} {target}");
+        }
+    }
 
     #[test]
     fn what_is_up_to_date() {

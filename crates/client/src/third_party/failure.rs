@@ -94,7 +94,8 @@ pub(super) fn of_root(error: Error, target: &Url, has_moved: bool, is_lost: bool
         | ErrorKind::Interrupted
         | ErrorKind::Usage => true,
         ErrorKind::NotFound => !is_at_target(),
-        _ => false,
+        // This client would not reach it with the bytes either.
+        _ => error.is_unreached() && is_at_target(),
     };
     match error.kind() {
         _ if is_lost && error.kind() != ErrorKind::Usage => {
@@ -171,6 +172,14 @@ mod tests {
             assert!(!goes_on(kind, source, false, false), "{kind:?}");
         }
         assert!(!goes_on(ErrorKind::NotFound, source, false, false));
+        for (endpoint, is_over) in [("root://d//g", true), (source, false)] {
+            let away = Error::new(ErrorKind::Network, "cannot connect").unreached().endpoint(endpoint);
+            assert_eq!(
+                matches!(of_root(away, &target, false, false), Failed::File(_)),
+                is_over,
+                "{endpoint}"
+            );
+        }
         assert!(goes_on(ErrorKind::NotFound, "root://d//g", false, false));
     }
 

@@ -8,14 +8,14 @@ use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{
-    THIRD_PARTY_CHECKSUM_BYTES_PER_S, THIRD_PARTY_MARKERS_MISSED_MAX, THIRD_PARTY_QUEUE_MAX,
-    THIRD_PARTY_SILENCE_MAX, THIRD_PARTY_STALL_MAX,
+    THIRD_PARTY_CHECKSUM_BYTES_PER_S, THIRD_PARTY_FALLS_MAX, THIRD_PARTY_LEAST_BYTES, THIRD_PARTY_LEAVE_MAX,
+    THIRD_PARTY_MARKERS_MISSED_MAX, THIRD_PARTY_QUEUE_MAX, THIRD_PARTY_SILENCE_MAX, THIRD_PARTY_STALL_MAX,
 };
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_core::{Boxed, Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_dav::third_party::{self, Ending, Event, MarkerReader, Progress as Marker, SOURCES_FIELD};
 use gridlane_peer::Client;
 use gridlane_peer::http::{Exchange, Purpose, Request};
-use gridlane_peer::patience::Patience;
+use gridlane_peer::patience::{Patience, timeout};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::failure::{Failed, of_last_line, of_status, stopped};
@@ -42,6 +42,10 @@ pub(super) struct Attempt<'a> {
     pub(super) streams: Option<usize>,
     /// When the source was changed, for a target that keeps it.
     pub(super) modified: Option<SystemTime>,
+    /// Bytes of the file, if that is known.
+    pub(super) size_bytes: Option<u64>,
+    /// Nothing has the target's name: what is there when it has begun is its own, and is removed when it is stopped.
+    pub(super) is_new: bool,
 }
 
 /// A copy that the active server says it has made.
@@ -58,6 +62,8 @@ pub(super) struct Ran {
     pub(super) has_begun: bool,
     /// It has told of the copy: bytes may have moved.
     pub(super) has_moved: bool,
+    /// It has told the end: it does nothing any more.
+    pub(super) has_ended: bool,
 }
 
 impl Attempt<'_> {
@@ -86,11 +92,12 @@ impl Attempt<'_> {
         mut stop: Stop<'_>,
     ) -> std::result::Result<Made, Failed> {
         let request = self.request().map_err(Failed::Way)?;
-        let sent = client.http.exchange_for(&request, Purpose::Upload, THIRD_PARTY_SILENCE_MAX);
+        ran.has_ended = false;
+        let mut sent = client.http.exchange_for(&request, Purpose::Upload, THIRD_PARTY_SILENCE_MAX);
         let exchange = tokio::select! {
             biased;
-            () = stop.as_mut() => return Err(Failed::File(stopped())),
-            sent = sent => sent.map_err(|error| match error.kind() {
+            () = stop.as_mut() => return Err(Failed::File(self.stop_unanswered(sent, ran).await)),
+            sent = sent.as_mut() => sent.map_err(|error| match error.kind() {
                 _ if error.is_unreached() => Failed::Way(error),
                 // It was not sent.
                 ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported => Failed::Way(error),
@@ -104,6 +111,23 @@ impl Attempt<'_> {
         ran.has_begun = true;
         let sources = exchange.response.head.headers.single(SOURCES_FIELD).and_then(|said| said.parse().ok());
         self.follow(exchange, telling, ran, stop).await.map(|()| Made { sources })
+    }
+
+    /// Stops what was sent and has no answer yet. It may have begun; only the answer tells whether there is something to remove.
+    async fn stop_unanswered(&self, sent: Boxed<'_, Result<Exchange>>, ran: &mut Ran) -> Error {
+        if !self.is_new {
+            return stopped();
+        }
+        match timeout(THIRD_PARTY_LEAVE_MAX, sent).await {
+            Ok(Ok(exchange)) => {
+                ran.has_begun = exchange.status().is_success();
+                stopped()
+            }
+            Ok(Err(error)) if error.is_unreached() => stopped(),
+            Ok(Err(_)) | Err(_) => {
+                stopped().more("whether the copy had begun is not known: look at the target")
+            }
+        }
     }
 
     /// The COPY.
@@ -155,7 +179,7 @@ impl Attempt<'_> {
         telling.begins();
         let has_made = matches!(exchange.status().code(), 201 | 204);
         let (mut reader, mut buf) = (MarkerReader::new(), vec![0; 8 * 1024]);
-        let mut heard = Heard::new();
+        let mut heard = Heard::new(self.size_bytes);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -202,19 +226,21 @@ impl Attempt<'_> {
                 match event {
                     Event::Marker(progress) => {
                         let connections = progress.remote_connections.len();
-                        let bytes = progress.bytes.unwrap_or(0);
                         heard.marker(&progress);
                         ran.has_moved = true;
-                        telling.reached(Progress { done_bytes: bytes, size_bytes: None }, connections);
+                        let done_bytes = heard.bytes.unwrap_or(0);
+                        telling.reached(Progress { done_bytes, size_bytes: None }, connections);
                     }
                     Event::End(Ending::Success) => {
+                        ran.has_ended = true;
                         exchange.finish().await;
                         return Ok(());
                     }
                     Event::End(Ending::Failure(said)) => {
+                        ran.has_ended = true;
                         let said = exchange.connection.scrubbed(&exchange.url, &said);
                         exchange.finish().await;
-                        return Err(of_last_line(&said, self.mode, self.active(), heard.bytes.unwrap_or(0)));
+                        return Err(of_last_line(&said, self.mode, self.active(), heard.moved_bytes));
                     }
                 }
             }
@@ -266,11 +292,20 @@ struct Heard {
     queue: Duration,
     markers: u64,
     marker_at: Instant,
+    /// Bytes of the file, if that is known: more of them is no progress.
+    size_bytes: Option<u64>,
+    /// Bytes that are there, by its last word.
     bytes: Option<u64>,
+    /// The most that it has ever told.
+    moved_bytes: u64,
+    /// Bytes from which on more of them are progress.
+    base_bytes: Option<u64>,
+    /// The number of times that it had fewer than before.
+    falls: u32,
 }
 
 impl Heard {
-    fn new() -> Heard {
+    fn new(size_bytes: Option<u64>) -> Heard {
         Heard {
             silence: Patience::new(THIRD_PARTY_SILENCE_MAX),
             stall: Patience::new(THIRD_PARTY_STALL_MAX),
@@ -278,7 +313,12 @@ impl Heard {
             queue: THIRD_PARTY_QUEUE_MAX,
             markers: 0,
             marker_at: Instant::now(),
+            // Some servers say of anything that it is empty.
+            size_bytes: size_bytes.filter(|size| *size > 0),
             bytes: None,
+            moved_bytes: 0,
+            base_bytes: None,
+            falls: 0,
         }
     }
 
@@ -293,14 +333,29 @@ impl Heard {
         (self.markers, self.marker_at) = (self.markers + 1, Instant::now());
         self.silence_max = self.silence_max.max(pause * THIRD_PARTY_MARKERS_MISSED_MAX);
         let is_queued = progress.state.as_ref().is_some_and(|state| state.eq_ignore_ascii_case("queued"));
-        if progress.bytes > self.bytes {
-            let comparing = progress.bytes.unwrap_or(0) / THIRD_PARTY_CHECKSUM_BYTES_PER_S;
-            self.stall.renew(THIRD_PARTY_STALL_MAX.saturating_add(Duration::from_secs(comparing)));
+        let size_bytes = self.size_bytes.unwrap_or(u64::MAX);
+        let told = progress.bytes.map(|bytes| bytes.min(size_bytes));
+        if self.goes_on(told, size_bytes) {
+            self.base_bytes = told;
+            let comparing = told.unwrap_or(0) / THIRD_PARTY_CHECKSUM_BYTES_PER_S;
+            let comparing = Duration::from_secs(comparing).min(THIRD_PARTY_QUEUE_MAX);
+            self.stall.renew(THIRD_PARTY_STALL_MAX.saturating_add(comparing));
         } else if is_queued && self.bytes.is_none() && self.queue > pause {
             self.queue -= pause;
             self.stall.renew(THIRD_PARTY_STALL_MAX);
         }
-        self.bytes = progress.bytes.or(self.bytes);
+        self.moved_bytes = self.moved_bytes.max(told.unwrap_or(0));
+        self.bytes = told.or(self.bytes);
+    }
+
+    /// True if so many bytes are progress. Some servers begin again, or throw away what was wrong, but not for ever.
+    fn goes_on(&mut self, told: Option<u64>, size_bytes: u64) -> bool {
+        let (Some(told), Some(base)) = (told, self.base_bytes) else { return told.is_some() };
+        if told < base && Some(told) < self.bytes && self.falls < THIRD_PARTY_FALLS_MAX {
+            (self.falls, self.base_bytes) = (self.falls + 1, Some(told));
+            return false;
+        }
+        told > base && (told == size_bytes || told - base >= THIRD_PARTY_LEAST_BYTES)
     }
 
     /// Waits as long as there is hope.
@@ -346,6 +401,8 @@ mod tests {
             requires_checksum: false,
             streams: None,
             modified: Some(UNIX_EPOCH + Duration::from_secs(7)),
+            size_bytes: None,
+            is_new: true,
         };
         let text = head(&pull);
         assert!(text.starts_with("COPY /d/g HTTP/1.1\r\nHost: se.example:8443\r\n"), "{text}");
@@ -387,10 +444,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_and_standstill_end_the_wait() {
-        let mut heard = Heard::new();
+        let mut heard = Heard::new(None);
         let silent = heard.bear(std::future::pending::<()>()).await.unwrap_err();
         assert!(silent.kind() == ErrorKind::Timeout && silent.message().contains("120 s"), "{silent}");
-        let mut heard = Heard::new();
+        let mut heard = Heard::new(None);
         for bytes in [None, Some(1), Some(1)] {
             heard.anything();
             heard.marker(&Marker { bytes, ..Marker::default() });
@@ -399,6 +456,43 @@ mod tests {
         let still = heard.bear(std::future::pending::<()>()).await.unwrap_err();
         assert!(still.message().contains("no more bytes for 900 s"), "{still}");
     }
+
+    #[test]
+    fn only_more_bytes_of_the_file_are_progress() {
+        const MIB: u64 = 1 << 20;
+        let goes_on = |heard: &mut Heard, told: u64| {
+            let base_bytes = heard.base_bytes;
+            heard.marker(&Marker { bytes: Some(told), ..Marker::default() });
+            heard.base_bytes > base_bytes
+        };
+        let mut heard = Heard::new(Some(10 * MIB));
+        for (told, progresses) in [
+            (0, true),
+            (MIB, true),
+            (MIB, false),
+            // Hardly anything.
+            (MIB + 1, false),
+            (9 * MIB, true),
+            // It begins again.
+            (MIB, false),
+            (2 * MIB, true),
+            // More than there is.
+            (u64::MAX, true),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(goes_on(&mut heard, told), progresses, "{told}");
+        }
+        assert_eq!((heard.bytes, heard.moved_bytes), (Some(10 * MIB), 10 * MIB));
+        assert!(goes_on(&mut Heard::new(Some(0)), MIB));
+        // But not again and again.
+        let mut heard = Heard::new(None);
+        let turns = (0..1000).filter(|turn| goes_on(&mut heard, (1 + turn % 2) * MIB)).count();
+        assert!(turns <= THIRD_PARTY_FALLS_MAX as usize + 2, "{turns}");
+        // A word without bytes takes none away.
+        heard.marker(&Marker::default());
+        assert!(heard.bytes.is_some());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_a_queue_is_waited_for_without_bytes_and_not_for_ever() {
         for (state, most, renews) in [
@@ -406,7 +500,7 @@ mod tests {
             ("Queued", THIRD_PARTY_QUEUE_MAX, true),
             ("Queued", Duration::ZERO, false),
         ] {
-            let mut heard = Heard::new();
+            let mut heard = Heard::new(None);
             (heard.stall, heard.queue) = (Patience::new(Duration::from_secs(1)), most);
             heard.marker(&Marker { state: Some(state.to_owned()), ..Marker::default() });
             let late = heard.bear(std::future::pending::<()>()).await.unwrap_err();

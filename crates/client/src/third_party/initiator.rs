@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::third_party::SOURCES_FIELD;
 use gridlane_engine::{Basis, Options, Outcome};
 use gridlane_peer::Client;
 use tokio::time::sleep;
 
-use super::ends::{clear, exists, is_there, look_at_sources, remove};
+use super::ends::{Seen, There, clear, exists, look_at_sources, look_at_target, refuse_itself, remove};
 use super::failure::{Failed, is_unable, of_root, stopped};
 use super::http::{Attempt, Made, Ran, Stop};
 use super::passive::credential;
@@ -86,10 +86,11 @@ impl Pair {
         if task.wish.third_party == ThirdParty::Never || !is_between {
             return None;
         }
-        let first = task.sources.first()?.scheme();
+        // Replicas of another protocol than the target's do not keep the others from being used.
+        let has = |is: fn(Scheme) -> bool| task.sources.iter().any(|url| is(url.scheme()));
         Some(match task.target.scheme() {
-            target if target.is_http() && first.is_http() => Pair::Http,
-            target if target.is_root() && first.is_root() => Pair::Root,
+            target if target.is_http() && has(Scheme::is_http) => Pair::Http,
+            target if target.is_root() && has(Scheme::is_root) => Pair::Root,
             _ => Pair::Mixed,
         })
     }
@@ -103,8 +104,7 @@ fn modes(wish: Wish) -> Vec<Mode> {
 /// What is to be known of both ends before the copy.
 struct Looked {
     facts: FileFacts,
-    /// Something has the target's name.
-    is_there: Option<bool>,
+    there: There,
 }
 
 /// A copy that has ended well, with what is to be told of it.
@@ -157,7 +157,7 @@ impl Initiator {
             Ok(None) => return Tried::Streams,
             Ok(Some(done)) => Ok(done),
             Err(Failed::Way(error) | Failed::File(error) | Failed::Busy(error) | Failed::Unknown(error)) => {
-                Err(error)
+                Err(if error.endpoint_text().is_none() { error.endpoint(task.target) } else { error })
             }
         };
         let (result, carrier, keeps_time) = match done {
@@ -190,14 +190,18 @@ impl Initiator {
         for source in task.sources.iter().filter(|url| url.scheme().is_root()) {
             match Self::from_root(task, source, telling, stop.as_mut()).await {
                 Ok(done) => return Ok(Some(done)),
-                Err(Failed::Way(error)) => last = Some(error),
-                // Another replica may be there.
+                // Another replica may be there; and this one does not come here either.
+                Err(Failed::Way(error)) if is_away(&error, source) => absent = Some(error),
                 Err(Failed::File(error)) if error.kind() == ErrorKind::NotFound => absent = Some(error),
+                Err(Failed::Way(error)) => last = Some(error),
                 Err(failed) => return Err(failed),
             }
         }
         Err(match (last, absent) {
             (Some(error), _) => Failed::Way(error),
+            (None, Some(error)) if task.sources.iter().any(|url| url.scheme().is_http()) => {
+                Failed::Way(error)
+            }
             (None, Some(error)) => Failed::File(error),
             (None, None) => way("there is no source"),
         })
@@ -211,6 +215,7 @@ impl Initiator {
         stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
         let Task { client, sources, target, options, .. } = *task;
+        telling.uses(&[source]);
         let (checksum, basis) = wanted(options);
         let terms = RootThirdParty {
             overwrite: task.replaces,
@@ -259,10 +264,16 @@ impl Initiator {
         let looked = tokio::select! {
             biased;
             () = stop.as_mut() => return Err(Failed::File(stopped())),
-            looked = Self::look(task) => looked.map_err(Failed::File)?,
+            looked = Self::look(task) => looked.map_err(|error| {
+                let has_others = task.sources.iter().any(|url| !url.scheme().is_http());
+                match has_others && error.is_unreached() {
+                    true => Failed::Way(error),
+                    false => Failed::File(error),
+                }
+            })?,
         };
         let Some(mut looked) = looked else { return Ok(None) };
-        if looked.is_there == Some(true) && !task.replaces {
+        if matches!(looked.there, There::File(_)) && !task.replaces {
             return Err(Failed::File(exists(task.target)));
         }
         telling.size(task.options.known.size_bytes.or(looked.facts.size_bytes));
@@ -312,20 +323,29 @@ impl Initiator {
             // Of such a server nothing is visible that is not complete, and it replaces nothing that it shall not when it is
             // asked to fetch it. An upload by another server is looked for later.
             match !task.replaces && client.http.keeps_existing(target) {
-                true => Ok(None),
-                false => is_there(client, target).await,
+                true => Ok(There::Unknown),
+                false => look_at_target(client, target).await,
             }
         };
-        let (seen, is_there) = tokio::try_join!(at_source, at_target)?;
-        let facts = match seen {
-            Some(seen) if seen.is_metalink && options.stop_at_metalink => return Ok(None),
-            Some(seen) => FileFacts {
-                size_bytes: facts.size_bytes.or(seen.size_bytes),
-                modified: facts.modified.or(seen.modified),
-            },
-            None => facts.clone(),
+        let (seen, there) = tokio::try_join!(at_source, at_target)?;
+        if seen.as_ref().is_some_and(|seen| seen.is_metalink && options.stop_at_metalink) {
+            return Ok(None);
+        }
+        let seen = seen.unwrap_or_default();
+        let seen = Seen {
+            size_bytes: facts.size_bytes.or(seen.size_bytes),
+            modified: facts.modified.or(seen.modified),
+            ..seen
         };
-        Ok(Some(Looked { facts, is_there }))
+        if let There::File(at_target) = &there
+            && task.replaces
+        {
+            for source in sources {
+                refuse_itself((source, &seen), (target, at_target)).await?;
+            }
+        }
+        let facts = FileFacts { size_bytes: seen.size_bytes, modified: seen.modified };
+        Ok(Some(Looked { facts, there }))
     }
 
     /// Tries one mode: with all sources at once where the active server takes several, else with one after the other.
@@ -337,7 +357,9 @@ impl Initiator {
         telling: &mut Telling<'_>,
         mut stop: Stop<'_>,
     ) -> std::result::Result<Done, Failed> {
-        let own: Vec<&Url> = task.sources.iter().filter(|url| url.scheme().is_http()).collect();
+        // The first source of a COPY is one of HTTP.
+        let (own, others): (Vec<&Url>, Vec<&Url>) =
+            task.sources.iter().partition(|url| url.scheme().is_http());
         let mut takes_all = false;
         if mode == Mode::Pull && task.sources.len() > 1 {
             takes_all = tokio::select! {
@@ -356,7 +378,7 @@ impl Initiator {
             }
         }
         let turns: Vec<Vec<&Url>> = match takes_all {
-            true => vec![task.sources.iter().collect()],
+            true => vec![own.into_iter().chain(others).collect()],
             false => own.into_iter().map(|url| vec![url]).collect(),
         };
         let mut last = None;
@@ -397,6 +419,7 @@ impl Initiator {
             credentials.push(found.value);
             lacks = lacks.or(found.lacks);
         }
+        telling.uses(&sources);
         let attempt = Attempt {
             mode,
             sources,
@@ -406,6 +429,8 @@ impl Initiator {
             requires_checksum: options.require_verified && wanted(options).1.is_none(),
             streams: options.streams,
             modified: looked.facts.modified.filter(|_| task.preserves_times),
+            size_bytes: options.known.size_bytes.or(looked.facts.size_bytes),
+            is_new: looked.there == There::Nothing,
         };
         let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
         let ended = loop {
@@ -442,7 +467,7 @@ impl Initiator {
                 Failed::Way(lacking(error))
             }
             Err(Failed::File(error)) => {
-                let is_of_old = looked.is_there == Some(true)
+                let is_of_old = matches!(looked.there, There::File(_))
                     && !client.http.keeps_existing(target)
                     && error.kind() != ErrorKind::Precondition;
                 let error = lacking(error);
@@ -482,7 +507,8 @@ impl Initiator {
             biased;
             () = stop.as_mut() => {
                 // Whether it is right is not known, and nobody waits for the answer.
-                if looked.is_there == Some(false) {
+                // Where it was to replace nothing, and was made, nothing was there.
+                if !task.replaces || looked.there == There::Nothing {
                     let _ = remove(client, target).await;
                 }
                 return Err(Failed::File(stopped()));
@@ -499,6 +525,12 @@ impl Initiator {
         };
         let compared = match compared {
             Ok(compared) => compared,
+            Err(_) if matches!(&looked.there, There::File(before) if ends.are_still(before)) => {
+                let message =
+                    "the server says that the copy is made, and what was at the target before is still there";
+                let error = Error::new(ErrorKind::Protocol, message).fault(Fault::Peer);
+                return Err(Failed::File(error.endpoint(target)));
+            }
             Err(error) => {
                 let error = match remove(client, target).await {
                     Ok(()) => error.more("it was removed"),
@@ -552,9 +584,12 @@ impl Initiator {
                 });
             }
             Ok(_) => "what is at the target cannot be verified".to_owned(),
-            Err(_) if !ran.has_moved && matches!(is_there(client, target).await, Ok(Some(false))) => {
+            Err(_)
+                if !ran.has_moved && matches!(look_at_target(client, target).await, Ok(There::Nothing)) =>
+            {
                 return Err(Failed::Way(unknown));
             }
+            Err(error) if error.kind() == ErrorKind::Protocol => "there is no file at the target".to_owned(),
             Err(error) => format!("a look at the target: {}", error.message()),
         };
         self.leave(task, looked, ran).await;
@@ -563,8 +598,8 @@ impl Initiator {
 
     /// Sees to it that nothing is left of a new file. What is there without a server that had begun is another's.
     async fn leave(&self, task: &Task<'_>, looked: &Looked, ran: Ran) {
-        if ran.has_begun && looked.is_there == Some(false) {
-            clear(task.client, task.target).await;
+        if ran.has_begun && looked.there == There::Nothing {
+            clear(task.client, task.target, !ran.has_ended).await;
         }
     }
 
@@ -587,8 +622,13 @@ impl Initiator {
 
     /// A server has refused to make a copy.
     fn refused(&self, key: (Endpoint, Mode), why: &Error) {
-        // What it says of credentials may be another thing in another directory; and words in markers are about the other server.
-        let is_its_own = why.status().is_some_and(|status| !matches!(status, 401 | 403));
+        // What it says of credentials may be another thing in another directory, as what it says of a file that it was to send; and
+        // words in markers are about the other server, as are these statuses of gateways.
+        let is_its_own = why.status().is_some_and(|status| match status {
+            401 | 403 | 502 | 504 => false,
+            404 => key.1 == Mode::Pull,
+            _ => true,
+        });
         let mut known = self.lock();
         if known.unable.len() + known.refusals.len() >= SERVERS_MAX {
             (known.unable, known.refusals) = Default::default();
@@ -604,7 +644,7 @@ impl Initiator {
     fn is_hopeless(&self, mode: Mode, task: &Task<'_>) -> bool {
         let active = match mode {
             Mode::Pull => Some(task.target),
-            Mode::Push => task.sources.first(),
+            Mode::Push => task.sources.iter().find(|url| url.scheme().is_http()),
         };
         active.is_some_and(|active| self.lock().unable.contains_key(&(active.endpoint(), mode)))
     }
@@ -629,17 +669,22 @@ async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::re
     if mode == Mode::Pull || task.replaces {
         return Ok(());
     }
-    if looked.is_there.is_none() {
-        looked.is_there = is_there(task.client, task.target).await.map_err(Failed::File)?;
+    if looked.there == There::Unknown {
+        looked.there = look_at_target(task.client, task.target).await.map_err(Failed::File)?;
     }
-    match looked.is_there {
-        Some(false) => Ok(()),
-        Some(true) => Err(Failed::File(exists(task.target))),
-        None => {
+    match looked.there {
+        There::Nothing => Ok(()),
+        There::File(_) => Err(Failed::File(exists(task.target))),
+        There::Unknown => {
             let message = "whether the target exists is not known, and the source's server may replace it";
             Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
         }
     }
+}
+
+/// True if the server of a source is not reached.
+fn is_away(error: &Error, source: &Url) -> bool {
+    error.is_unreached() && error.endpoint_text() == Some(source.to_string().as_str())
 }
 
 fn carrier(mode: Mode, active: &Url) -> Carrier {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Checksum, ChecksumKind, Error, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Url};
 use gridlane_engine::events::{SourceReport, SourceSnapshot};
 use gridlane_engine::{Basis, Event, Limit, Outcome, Report, Snapshot, State};
 
@@ -16,6 +16,8 @@ const RATE_OVER: Duration = Duration::from_secs(15);
 pub(super) struct Telling<'a> {
     observer: &'a mut dyn FileObserver,
     sources: Vec<String>,
+    /// Of each source, whether the active server was told of it.
+    used: Vec<bool>,
     begun: Instant,
     has_begun: bool,
     size_bytes: Option<u64>,
@@ -37,11 +39,19 @@ pub(super) struct Compared {
     pub(super) unstated: Option<ChecksumKind>,
 }
 
+impl Compared {
+    /// True if the target has the checksum of no bytes.
+    pub(super) fn is_of_nothing(&self) -> bool {
+        self.checksum.as_ref().is_some_and(|checksum| Hasher::new(checksum.kind()).finish() == *checksum)
+    }
+}
+
 impl<'a> Telling<'a> {
     pub(super) fn new(observer: &'a mut dyn FileObserver, sources: &[Url]) -> Telling<'a> {
         Telling {
             observer,
             sources: sources.iter().map(ToString::to_string).collect(),
+            used: vec![true; sources.len()],
             begun: Instant::now(),
             has_begun: false,
             size_bytes: None,
@@ -55,6 +65,12 @@ impl<'a> Telling<'a> {
     /// The size of the file, as far as it is known.
     pub(super) fn size(&mut self, size_bytes: Option<u64>) {
         self.size_bytes = size_bytes.or(self.size_bytes);
+    }
+
+    /// The copy is asked for with these sources.
+    pub(super) fn uses(&mut self, sources: &[&Url]) {
+        let used: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        self.used = self.sources.iter().map(|source| used.contains(source)).collect();
     }
 
     /// A server makes the copy now.
@@ -107,27 +123,32 @@ impl<'a> Telling<'a> {
         self.observer.event(&Event::Progress(&snapshot));
     }
 
+    /// Between two words of the server the rate is what it was, until the next one is late.
     fn rate_bytes_per_s(&self) -> f64 {
-        match (self.marks.front(), self.marks.back()) {
-            (Some((from, less)), Some((_, more))) => {
-                more.saturating_sub(*less) as f64 / from.elapsed().as_secs_f64().max(1e-3)
-            }
-            _ => 0.0,
-        }
+        let (Some((from, less)), Some((to, more))) = (self.marks.front(), self.marks.back()) else {
+            return 0.0;
+        };
+        let pauses = self.marks.iter().zip(self.marks.iter().skip(1)).map(|(one, next)| next.0 - one.0);
+        let usual = pauses.max().unwrap_or_default();
+        let span = to.duration_since(*from) + to.elapsed().saturating_sub(usual);
+        more.saturating_sub(*less) as f64 / span.as_secs_f64().max(1e-3)
     }
 
     fn snapshot(&self) -> Snapshot {
         let rate = self.rate_bytes_per_s();
         let left = self.size_bytes.map(|size| size.saturating_sub(self.done_bytes));
         // Of several sources nobody tells which bytes came from where.
-        let only = self.sources.len() == 1;
-        let sources = self.sources.iter().map(|_| SourceSnapshot {
-            state: State::Active,
-            rate_bytes_per_s: if only { rate } else { 0.0 },
-            round_trip: None,
-            peer: None,
-            bytes: if only { self.done_bytes } else { 0 },
-            lanes: if only { self.connections } else { 0 },
+        let is_one = self.used.iter().filter(|used| **used).count() == 1;
+        let sources = self.used.iter().map(|used| {
+            let is_only = is_one && *used;
+            SourceSnapshot {
+                state: if *used { State::Active } else { State::Spare },
+                rate_bytes_per_s: if is_only { rate } else { 0.0 },
+                round_trip: None,
+                peer: None,
+                bytes: if is_only { self.done_bytes } else { 0 },
+                lanes: if is_only { self.connections } else { 0 },
+            }
         });
         Snapshot {
             size_bytes: self.size_bytes,
@@ -150,7 +171,7 @@ impl<'a> Telling<'a> {
         let snapshot = self.snapshot();
         let sources = self.sources.iter().zip(&snapshot.sources).map(|(url, source)| SourceReport {
             url: url.clone(),
-            state: if is_done { State::Active } else { State::Spare },
+            state: if is_done { source.state } else { State::Spare },
             bytes: source.bytes,
             received_bytes: source.bytes,
             rate_best_bytes_per_s: None,
@@ -178,5 +199,47 @@ impl<'a> Telling<'a> {
             sources: sources.collect(),
         };
         Outcome { report, result, metalink: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridlane_engine::Observer;
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn event(&mut self, _: &Event<'_>) {}
+    }
+
+    impl FileObserver for Deaf {
+        fn detour(&mut self, _: Detour, _: &Error) {}
+    }
+
+    fn urls() -> [Url; 2] {
+        ["http://a.example/f", "http://b.example/f"].map(|text| Url::parse_absolute(text).unwrap())
+    }
+
+    #[test]
+    fn a_rate_holds_until_the_next_word_is_late() {
+        let mut deaf = Deaf;
+        let mut telling = Telling::new(&mut deaf, &urls()[..1]);
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        telling.marks = [(ago(10), 0), (ago(5), 500)].into();
+        assert!((telling.rate_bytes_per_s() - 100.0).abs() < 1.0, "{}", telling.rate_bytes_per_s());
+        telling.marks = [(ago(20), 0), (ago(15), 500)].into();
+        assert!((telling.rate_bytes_per_s() - 500.0 / 15.0).abs() < 1.0, "{}", telling.rate_bytes_per_s());
+    }
+
+    #[test]
+    fn sources_that_were_not_named_to_the_server_are_spare() {
+        let (mut deaf, urls) = (Deaf, urls());
+        let mut telling = Telling::new(&mut deaf, &urls);
+        telling.uses(&[&urls[1]]);
+        telling.reached(Progress { done_bytes: 7, size_bytes: None }, 1);
+        let report = telling.end(Ok(Compared::default())).report;
+        let told: Vec<_> = report.sources.iter().map(|source| (source.state, source.bytes)).collect();
+        assert_eq!(told, [(State::Spare, 0), (State::Active, 7)]);
     }
 }

@@ -10,7 +10,7 @@ use gridlane_engine::{Basis, Options};
 use gridlane_peer::Client;
 use tokio::task::JoinSet;
 
-use super::ends::{Word, ask};
+use super::ends::{Seen, Word, ask};
 use super::proof::mismatch;
 use super::telling::Compared;
 
@@ -120,8 +120,8 @@ impl Ends {
         let found = self.target.as_ref().and_then(|word| word.size_bytes);
         let wanted = size_bytes.or_else(|| self.sources.iter().flatten().find_map(|word| word.size_bytes));
         if let (Some(found), Some(wanted)) = (found, wanted)
-            // Some servers say in answer to HEAD that anything is empty.
-            && found != wanted && (found > 0 || compared.basis.is_none())
+            // Some servers say in answer to HEAD that anything is empty; but not that it has the checksum of nothing.
+            && found != wanted && (found > 0 || compared.basis.is_none() || compared.is_of_nothing())
         {
             let message = format!("the copy has {found} bytes, and the source {wanted}");
             return Err(Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(target));
@@ -189,6 +189,11 @@ impl Ends {
         said.is_some_and(|said| seconds(said) == seconds(modified))
     }
 
+    /// True if what is at the target is certainly what was there before.
+    pub(super) fn are_still(&self, before: &Seen) -> bool {
+        self.target.as_ref().is_some_and(|word| word.is_still(before))
+    }
+
     /// Bytes of the target, if its server says that.
     pub(super) fn size_bytes(&self) -> Option<u64> {
         self.target.as_ref()?.size_bytes
@@ -201,7 +206,7 @@ mod tests {
 
     fn word(size_bytes: u64, checksums: &[&str]) -> Option<Word> {
         let checksums = checksums.iter().map(|text| text.parse().unwrap()).collect();
-        Some(Word { size_bytes: Some(size_bytes), modified: None, checksums })
+        Some(Word { size_bytes: Some(size_bytes), checksums, ..Word::default() })
     }
 
     fn compared(target: Option<Word>, sources: Vec<Option<Word>>, options: &Options) -> Result<Compared> {
@@ -274,6 +279,10 @@ mod tests {
         let short = compared(word(4, &[ONE]), vec![word(5, &[ONE])], &plain).unwrap_err();
         assert!(short.message().contains("4 bytes") && short.message().contains('5'), "{short}");
         assert!(compared(word(0, &[]), vec![word(5, &[])], &plain).is_err());
-        assert!(compared(word(0, &[ONE]), vec![word(5, &[ONE])], &plain).is_ok());
+        let other = "adler32:00000003";
+        assert!(compared(word(0, &[other]), vec![word(5, &[other])], &plain).is_ok());
+        // Both are empty by now.
+        let emptied = compared(word(0, &[ONE]), vec![word(0, &[ONE])], &plain).unwrap_err();
+        assert!(emptied.message().contains("0 bytes"), "{emptied}");
     }
 }

@@ -118,6 +118,8 @@ pub struct TreeReport {
     pub left_out: u64,
     /// Files whose bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified_files: u64,
+    /// Files that servers copied between themselves.
+    pub third_party_files: u64,
     /// Files of which no source stated a checksum of the type that was asked for.
     pub unstated_files: u64,
     /// Files whose time could not be kept.

@@ -420,6 +420,7 @@ impl Run<'_> {
                 self.report.done_bytes += report.done_bytes;
                 self.report.resumed_bytes += report.resumed_bytes;
                 self.report.verified_files += u64::from(report.verified.is_some());
+                self.report.third_party_files += u64::from(carrier.is_some());
                 self.report.unstated_files += u64::from(report.unstated.is_some());
                 // The listing did not tell, or told of another version.
                 self.found_bytes = (self.found_bytes + report.done_bytes).saturating_sub(size_bytes);

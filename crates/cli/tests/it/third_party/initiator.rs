@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use gridlane_core::ChecksumKind;
 use serde_json::Value;
 
 use super::Site;
@@ -22,7 +23,7 @@ use crate::support::voms::VomsProxy;
 use crate::support::wsgidav::WsgiDav;
 use crate::support::xrootd::Xrootd;
 use crate::support::xrootd_auth::{self, token};
-use crate::support::{MIB, Scratch, assert_same, content, names, secrets, until};
+use crate::support::{MIB, Scratch, assert_same, checksum, content, names, secrets, until};
 
 const SIZES: [usize; 3] = [0, 1, 3 * MIB + 17];
 
@@ -111,6 +112,33 @@ fn what_a_person_reads() {
     never.args(["cp", "--tpc", "never", &source.url("f"), &target.url("g")]);
     let outcome = run(never).ok();
     assert!(!outcome.stderr.contains("no byte of it came here"), "{}", outcome.describe());
+}
+
+/// A server that writes in place, as XRootD does, would empty it before it reads it.
+#[test]
+fn a_file_is_not_copied_onto_itself() {
+    let pki = Pki::new();
+    let (xrootd, ours) = (xrootd_auth::third_party(&pki), Site::new());
+    xrootd.put("vo/f", b"bytes");
+    ours.put("f", b"bytes");
+    let at_xrootd = xrootd.url_over("http", "vo/f");
+    let by_number = at_xrootd.replace("localhost", "127.0.0.1");
+    assert_ne!(at_xrootd, by_number);
+    let at_ours = (ours.url("f"), ours.server.url_over("root", "f"));
+    for (from, to) in [
+        (&at_xrootd, &at_xrootd),
+        (&at_xrootd, &by_number),
+        (&at_ours.0, &at_ours.0),
+        (&at_ours.1, &at_ours.0),
+    ] {
+        for more in [&["--force"][..], &["--force", "--tpc", "only"]] {
+            let mut command = cp(from, to);
+            command.args(more);
+            run(command).fails(2, "caller", false, &["are one file"]);
+        }
+    }
+    assert_eq!(fs::read(xrootd.exported("vo/f")).unwrap(), b"bytes");
+    assert_eq!(fs::read(ours.exported("f")).unwrap(), b"bytes");
 }
 
 /// Debian's XRootD on either end, with a certificate that its authority vouches for.
@@ -474,10 +502,96 @@ fn trees_are_copied_by_the_servers() {
         outcome.events().into_iter().filter(|event| event["type"] == "file.done").collect();
     assert!(done.len() > 3 && done.iter().all(|event| event["tpc"] == "pull"), "{}", outcome.describe());
     assert_eq!(outcome.summary()["unverified_files"], 0, "{}", outcome.describe());
+    assert_eq!(outcome.number("third_party_files"), done.len() as u64, "{}", outcome.describe());
     let mut again = cp_r(format!("{}/", source.url("tree")), target.url("copy"));
     again.arg("--update");
     let outcome = run(again).ok();
     assert_eq!(outcome.number("there_already"), done.len() as u64, "{}", outcome.describe());
+}
+
+/// A target's server that waits with each COPY until so many are under way, and then answers so. It has no file.
+fn waiting(parallel: usize, status: u16) -> (Rogue, Arc<AtomicUsize>) {
+    let (begun, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&most);
+    let rogue = Rogue::start(move |request| match request.method.as_str() {
+        "COPY" => {
+            let number = begun.fetch_add(1, Relaxed) + 1;
+            seen.fetch_max(number, Relaxed);
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+            while seen.load(Relaxed) < parallel && std::time::Instant::now() < end {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            begun.fetch_sub(1, Relaxed);
+            Answer::status(status)
+        }
+        "MKCOL" => Answer::status(201),
+        _ => Answer::status(404),
+    });
+    (rogue, most)
+}
+
+/// A site with a tree of so many files.
+fn site_of(files: usize) -> Site {
+    let site = Site::new();
+    fs::create_dir(site.exported("tree")).unwrap();
+    for number in 0..files {
+        site.put(&format!("tree/f{number}"), b"bytes");
+    }
+    site
+}
+
+#[test]
+fn as_many_files_of_a_tree_are_under_way_as_was_said_and_a_full_target_ends_it() {
+    let (source, (full, most)) = (site_of(200), waiting(16, 507));
+    let mut command = cp_r(source.url("tree"), full.url("copy"));
+    command.args(["--tpc", "only", "--tpc-mode", "pull", "--parallel", "16"]);
+    let outcome = run(command).exits(9);
+    assert_eq!(most.load(Relaxed), 16);
+    let copies = asked(&full, "COPY").len();
+    assert!((50..100).contains(&copies), "{copies} of 200: {}", outcome.describe());
+    assert!(
+        outcome.summary()["error"]["message"].as_str().unwrap().contains("given up"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn a_file_that_fails_does_not_end_the_tree() {
+    let (source, target) = (site_of(20), Site::new());
+    // A directory where the file is to be.
+    fs::create_dir_all(target.exported("copy/f7")).unwrap();
+    let failed_to = target.scratch.join("failed");
+    let tree = |more: &[&str]| {
+        let mut command = cp_r(format!("{}/", source.url("tree")), target.url("copy"));
+        command.args(["--tpc", "only"]).args(more);
+        run(command)
+    };
+    let outcome = tree(&["--failed-to", crate::support::client::text(&failed_to)]).exits(10);
+    assert_eq!((outcome.number("files"), outcome.number("failed")), (19, 1), "{}", outcome.describe());
+    assert_eq!(fs::read_to_string(&failed_to).unwrap(), "f7\n");
+    fs::remove_dir(target.exported("copy/f7")).unwrap();
+    let outcome = tree(&["--update"]).ok();
+    assert_eq!((outcome.number("third_party_files"), outcome.number("there_already")), (1, 19));
+    assert_same_trees(&source.exported("tree"), &target.exported("copy"));
+}
+
+#[test]
+fn a_tree_that_is_stopped_leaves_nothing_that_is_not_complete() {
+    let (source, target) = (Site::with(&["--limit-rate", "2M"]), Site::new());
+    fs::create_dir(source.exported("tree")).unwrap();
+    for number in 0..4 {
+        source.put(&format!("tree/f{number}"), &content(9570 + number, 32 * MIB));
+    }
+    let mut command = cp_r(source.url("tree"), target.url("copy"));
+    command.args(["--tpc", "only", "--tpc-mode", "pull"]);
+    let running = Running::start(command);
+    until("the copies are under way", || target.all_names().1.len() >= 4);
+    running.signal("INT");
+    let stopped = running.wait();
+    assert_eq!(stopped.code, Some(130), "{}", stopped.describe());
+    until("nothing of them is left", || target.all_names().1.is_empty());
+    assert_eq!(names(&target.exported("copy")), Vec::<String>::new());
 }
 
 #[test]
@@ -520,12 +634,37 @@ fn replicas_are_sent_along() {
     for replica in &replicas {
         assert!(replica.sent_bytes() > MIB as u64, "{} bytes", replica.sent_bytes());
     }
+    // Those that a metalink names are, too.
+    let scratch = Scratch::new();
+    let urls_in: String = urls.iter().map(|url| format!("<url>{url}</url>")).collect();
+    let described = format!(
+        "<?xml version=\"1.0\"?><metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>\
+         <hash type=\"adler32\">{}</hash>{urls_in}</file></metalink>",
+        bytes.len(),
+        checksum(ChecksumKind::Adler32, &bytes).hex(),
+    );
+    let metalink = scratch.file("f.meta4", described.as_bytes());
+    let before: Vec<u64> = replicas.iter().map(Rogue::sent_bytes).collect();
+    let mut command = cp(&metalink, target.url("described"));
+    command.args(["--tpc", "only"]);
+    let outcome = run(command).ok().verified(true);
+    assert_carried(&outcome, "pull", &target.url("described"));
+    assert_eq!(outcome.summary()["verified_by"], "as its metalink says", "{}", outcome.describe());
+    for (replica, before) in replicas.iter().zip(before) {
+        assert!(replica.sent_bytes() > before + MIB as u64, "{}", outcome.describe());
+    }
+    // One of another protocol does not keep the others from being used.
+    let site = Site::new();
+    site.put("f", &bytes);
+    let mixed = [site.server.url_over("root", "f"), site.url("f")];
+    assert_carried(&run(cp_from(&mixed, target.url("mixed"))).ok(), "pull", &target.url("mixed"));
     // A server that takes one source gets one at a time.
     let missing = Rogue::start(|_| Answer::status(404));
     let one = active("success: Created\n", &object, Framing::Chunked, true);
     let outcome = run(cp_from(&[urls[0].clone(), missing.url("f")], one.url("f"))).ok();
     assert_eq!(notes(&outcome), ["one_source"], "{}", outcome.describe());
     assert_eq!(asked(&one, "COPY")[0].header("source"), Some(urls[0].as_str()));
+    assert_eq!(outcome.source(&missing.url("f"))["state"], "spare", "{}", outcome.describe());
 }
 
 #[test]
@@ -572,6 +711,14 @@ fn xrootds_servers_copy_over_root() {
     assert_carried(&outcome, "pull", &to);
     assert_same(&fs::read(target.exported("f")).unwrap(), &bytes);
     run(cp(&from, &to)).exits(5);
+    // And with ours, in both directions.
+    let ours = Site::new();
+    let at_ours = |name: &str| ours.server.url_over("root", name);
+    assert_carried(&run(cp(&from, at_ours("f"))).ok().verified(true), "pull", &at_ours("f"));
+    assert_same(&fs::read(ours.exported("f")).unwrap(), &bytes);
+    let back = target.url("back");
+    assert_carried(&run(cp(at_ours("f"), &back)).ok().verified(true), "pull", &back);
+    assert_same(&fs::read(target.exported("back")).unwrap(), &bytes);
     // Of a server that has no part in it the bytes come here.
     let alone = Xrootd::start();
     let outcome = run(cp(&from, alone.url("f"))).ok();

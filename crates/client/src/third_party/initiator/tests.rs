@@ -115,12 +115,21 @@ fn options() -> Options {
 /// Has a file copied that replaces nothing.
 async fn copied(
     initiator: &Initiator,
-    (client, sources, target): (&Client, &[Url], &Url),
+    ends: (&Client, &[Url], &Url),
     (options, wish): (&Options, Wish),
     stop: impl Future<Output = ()> + Send,
 ) -> (Tried, Vec<Detour>) {
-    let facts = FileFacts::default();
-    let (replaces, preserves_times) = (false, false);
+    copied_over(initiator, ends, (options, wish, false), stop).await
+}
+
+/// Has a file copied that may replace another one if it `replaces`.
+async fn copied_over(
+    initiator: &Initiator,
+    (client, sources, target): (&Client, &[Url], &Url),
+    (options, wish, replaces): (&Options, Wish, bool),
+    stop: impl Future<Output = ()> + Send,
+) -> (Tried, Vec<Detour>) {
+    let (facts, preserves_times) = (FileFacts::default(), false);
     let task = Task { client, sources, target, facts: &facts, options, replaces, preserves_times, wish };
     let mut heard = Heard::default();
     tokio::pin!(stop);
@@ -130,10 +139,21 @@ async fn copied(
 
 /// The same with `--tpc only`, as a pull.
 async fn only(from: &Server, to: &Server) -> Result<()> {
+    ended(from, to, Mode::Pull, false, std::future::pending()).await
+}
+
+/// The outcome of a copy with `--tpc only` that is stopped when `stop` ends.
+async fn ended(
+    from: &Server,
+    to: &Server,
+    mode: Mode,
+    replaces: bool,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<()> {
     let client = crate::connect(Trust::default());
     let ends = (&client, &[from.url.clone()][..], &to.url);
-    let wish = Wish { third_party: ThirdParty::Only, mode: Some(Mode::Pull) };
-    match copied(&Initiator::default(), ends, (&options(), wish), std::future::pending()).await.0 {
+    let wish = Wish { third_party: ThirdParty::Only, mode: Some(mode) };
+    match copied_over(&Initiator::default(), ends, (&options(), wish, replaces), stop).await.0 {
         Tried::Ended(outcome, _) => outcome.result,
         Tried::Streams => panic!("it streams"),
     }
@@ -263,4 +283,125 @@ async fn a_checksum_that_only_the_user_knows_is_compared_or_the_copy_fails() {
     let Tried::Ended(outcome, _) = tried else { panic!("{tried:?}") };
     let failed = outcome.result.unwrap_err();
     assert_eq!((failed.kind(), to.asked("DELETE")), (ErrorKind::ChecksumMismatch, 1), "{failed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_there_and_still_is_is_not_removed() {
+    // The source's server says that it has sent the file, and has not.
+    let from = Server::start(|head, _| match head.split(' ').next().unwrap() {
+        "HEAD" => file("adler32=00000001"),
+        _ => said(202, "", "success: Created"),
+    })
+    .await;
+    for (after, removed) in [("\"old\"", 0), ("\"new\"", 1)] {
+        let to = Server::start(move |head, before| match head.split(' ').next().unwrap() {
+            "HEAD" => {
+                let tag = if before == 0 { "\"old\"" } else { after };
+                said(200, &format!("ETag: {tag}\r\nDigest: adler32=00000002\r\nContent-Length: 5\r\n"), "")
+            }
+            _ => said(204, "", ""),
+        })
+        .await;
+        let failed = ended(&from, &to, Mode::Push, true, std::future::pending()).await.unwrap_err();
+        assert_eq!(failed.message().contains("is still there"), removed == 0, "{failed}");
+        assert_eq!(to.asked("DELETE"), removed, "{failed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_not_copied_onto_itself_by_another_name() {
+    let mut at_name =
+        Server::start(|head, _| if is(head, "HEAD") { file("") } else { said(201, "", "") }).await;
+    let by_number = Server { url: at_name.url.clone(), asked: at_name.asked.clone() };
+    let named = at_name.url.as_str().replace("127.0.0.1", "localhost");
+    at_name.url = Url::parse_absolute(&named).unwrap();
+    let failed = ended(&at_name, &by_number, Mode::Pull, true, std::future::pending()).await.unwrap_err();
+    assert_eq!((failed.kind(), at_name.asked("COPY")), (ErrorKind::Usage, 0), "{failed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_begins_while_it_is_stopped_is_removed() {
+    // The answer comes after the stop; it has begun, or has refused. What stays there is then another's.
+    for (answer, removed) in [(202, 1), (403, 0)] {
+        let begun = Arc::new(tokio::sync::Notify::new());
+        let (telling, mut has_begun) = (begun.clone(), false);
+        let to = Server::start(move |head, _| match head.split(' ').next().unwrap() {
+            "COPY" => {
+                has_begun = true;
+                telling.notify_one();
+                std::thread::sleep(Duration::from_millis(300));
+                said(answer, "", "Perf Marker\nEnd\n")
+            }
+            "HEAD" if has_begun => file(""),
+            "HEAD" => said(404, "", ""),
+            _ => said(204, "", ""),
+        })
+        .await;
+        let stop = async move { begun.notified().await };
+        let stopped = ended(&source().await, &to, Mode::Pull, false, stop).await.unwrap_err();
+        assert_eq!(stopped.kind(), ErrorKind::Interrupted);
+        assert_eq!(to.asked("DELETE"), removed, "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_made_and_was_not_compared_is_removed_when_it_is_stopped() {
+    // A server whose name says that it keeps what exists is not asked before.
+    let made = Arc::new(tokio::sync::Notify::new());
+    let (telling, mut is_made) = (made.clone(), false);
+    let to = Server::start(move |head, _| match head.split(' ').next().unwrap() {
+        "COPY" => {
+            is_made = true;
+            said(202, "", "success: Created\n")
+        }
+        "HEAD" if is_made => {
+            telling.notify_one();
+            std::thread::sleep(Duration::from_millis(300));
+            file("adler32=00000001")
+        }
+        "HEAD" => said(404, "Server: gridlane/1\r\n", ""),
+        _ => said(204, "", ""),
+    })
+    .await;
+    let stop = async move { made.notified().await };
+    let stopped = ended(&source().await, &to, Mode::Pull, false, stop).await.unwrap_err();
+    assert_eq!((stopped.kind(), to.asked("DELETE")), (ErrorKind::Interrupted, 1), "{stopped}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_told_its_failure_is_not_waited_for() {
+    let mut has_failed = false;
+    let to = Server::start(move |head, _| match head.split(' ').next().unwrap() {
+        "COPY" => {
+            has_failed = true;
+            said(202, "", "failure: no\n")
+        }
+        // As XRootD leaves it.
+        "HEAD" if has_failed => file(""),
+        "HEAD" => said(404, "", ""),
+        _ => said(204, "", ""),
+    })
+    .await;
+    only(&source().await, &to).await.unwrap_err();
+    assert_eq!((to.asked("HEAD"), to.asked("DELETE")), (2, 1));
+}
+
+#[test]
+fn what_a_server_says_of_others_and_of_files_does_not_make_it_unable() {
+    let endpoint = Url::parse_absolute("http://h/f").unwrap().endpoint();
+    for (status, mode, is_unable) in [
+        (500, Mode::Pull, true),
+        (404, Mode::Pull, true),
+        (404, Mode::Push, false),
+        (502, Mode::Pull, false),
+        (504, Mode::Push, false),
+        (403, Mode::Pull, false),
+    ] {
+        let initiator = Initiator::default();
+        let why = Error::new(ErrorKind::Other, "no").http_status(status);
+        for _ in 0..REFUSALS_MAX {
+            initiator.refused((endpoint.clone(), mode), &why);
+        }
+        assert_eq!(initiator.lock().unable.len(), usize::from(is_unable), "{status} {mode}");
+    }
 }
