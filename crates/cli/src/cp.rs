@@ -12,8 +12,9 @@ use gridlane_client::third_party::{Mode, ThirdParty, Wish};
 use gridlane_client::{Copies, CopyRequest, Existing, Lister, Session};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
-use gridlane_engine::{Options, RateLimit};
+use gridlane_engine::Options;
 use gridlane_peer::Client;
+use gridlane_share::RateLimit;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global, Preserve, Tpc, TpcMode};

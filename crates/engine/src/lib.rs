@@ -73,7 +73,6 @@ pub use events::{Event, Limit, Observer, Report, Snapshot, State};
 pub use lane::threads_are_few;
 pub use links::FoundMetalink;
 pub use output::{Manner, Output, Pipe, Stored, Waits};
-pub use pace::RateLimit;
 pub use spec::{CopySpec, OpenTarget, Options, Outcome, StoredSource, TargetSpec};
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};

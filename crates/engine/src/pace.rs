@@ -1,42 +1,14 @@
 //! The limit of a copy's rate, shared by its lanes, and the copy's clock.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Pacer, Time, WakingClock};
+use gridlane_core::{Time, WakingClock};
+use gridlane_share::RateLimit;
 
 /// The most of the copy's time that counts between two looks at its clock. The clock is looked at ten times a second,
 /// so only a process that was stopped, or that waits for a disk, lets more pass.
 const STEP_MAX: Duration = Duration::from_secs(1);
-
-/// A limit of the rate at which bytes are received. Copies that have clones of one share it.
-#[derive(Clone, Debug)]
-pub struct RateLimit {
-    bytes_per_s: u64,
-    origin: Instant,
-    pacer: Arc<Mutex<Pacer>>,
-}
-
-impl RateLimit {
-    /// So many bytes per second at most.
-    pub fn new(bytes_per_s: u64) -> RateLimit {
-        RateLimit {
-            bytes_per_s,
-            origin: Instant::now(),
-            pacer: Arc::new(Mutex::new(Pacer::new(bytes_per_s))),
-        }
-    }
-
-    /// The limit.
-    pub fn bytes_per_s(&self) -> u64 {
-        self.bytes_per_s
-    }
-
-    fn with<T>(&self, ask: impl FnOnce(&mut Pacer, Time) -> T) -> T {
-        let now = Time::from_origin(self.origin.elapsed());
-        ask(&mut self.pacer.lock().unwrap_or_else(PoisonError::into_inner), now)
-    }
-}
 
 /// Reads real time for the pure parts, and keeps lanes to a common rate.
 pub(crate) struct Pace {
@@ -69,20 +41,15 @@ impl Pace {
 
     /// Waits until more bytes may be read.
     pub(crate) async fn ready(&self) {
-        let Some(limit) = &self.limit else { return };
-        loop {
-            let wait: Duration = limit.with(|pacer, now| pacer.wait(now));
-            if wait.is_zero() {
-                return;
-            }
-            tokio::time::sleep(wait).await;
+        if let Some(limit) = &self.limit {
+            limit.due().await;
         }
     }
 
     /// Counts bytes that were read.
     pub(crate) fn spend(&self, bytes: usize) {
         if let Some(limit) = &self.limit {
-            limit.with(|pacer, now| pacer.reserve(now, bytes as u64));
+            limit.owe(bytes as u64);
         }
     }
 
@@ -90,7 +57,7 @@ impl Pace {
     pub(crate) fn step_bytes(&self, max: usize) -> usize {
         match &self.limit {
             None => max,
-            Some(limit) => limit.with(|pacer, _| pacer.step_bytes(max)),
+            Some(limit) => limit.step_bytes(max),
         }
     }
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_plan::judge::Known;
+use gridlane_share::RateLimit;
 use gridlane_store::{Completion, Found, Object, Target};
 
 use crate::events::Report;
 use crate::links::FoundMetalink;
 use crate::output::{Output, Pipe, Stored};
-use crate::pace::RateLimit;
 
 /// Sources, a target, and what may be chosen.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gridlane_share::RateLimit;
+
 use crate::buffers::Buffers;
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::settings::Deadlines;
 
 /// Everything that a data path needs.
@@ -12,7 +13,7 @@ pub struct DataPath {
     /// Where bytes are on their way.
     pub buffers: Arc<Buffers>,
     /// The rate limit of the whole server.
-    pub(crate) pace: Option<Pace>,
+    pub pace: Option<RateLimit>,
     /// Deadlines.
     pub deadlines: Deadlines,
     /// Counters.

@@ -8,6 +8,7 @@ use gridlane_auth::policy::Reason;
 use gridlane_auth::{Decision, Operation, Policy};
 use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
+use gridlane_share::RateLimit;
 use gridlane_share::budget::{Holder, Share};
 
 use crate::access_log::{AccessLog, CopyRecord, timestamp};
@@ -21,7 +22,6 @@ use crate::client::Client;
 use crate::data::DataPath;
 use crate::forwarded;
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::settings::{AuthSettings, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 
@@ -108,7 +108,7 @@ impl Front {
         let front = Front {
             data: DataPath {
                 buffers: lasting.buffers,
-                pace: settings.limit_rate_bytes_per_s.map(Pace::new),
+                pace: settings.limit_rate_bytes_per_s.map(RateLimit::new),
                 deadlines,
                 metrics: lasting.metrics,
             },

@@ -54,7 +54,6 @@ mod linger;
 pub mod metrics;
 #[cfg(test)]
 mod null_service;
-mod pace;
 mod phase;
 pub mod pieces;
 pub mod reply;

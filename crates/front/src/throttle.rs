@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 use gridlane_auth::Identity;
 use gridlane_auth::token::verified::Fingerprint;
 use gridlane_core::{Time, limits};
+use gridlane_share::RateLimit;
 use gridlane_share::budget::host_of;
-
-use crate::pace::Pace;
 
 /// The limits of one client, one user or one virtual organisation; `None` is any amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +194,7 @@ struct Taken {
     connections: u32,
     /// When the allowance of requests will be full again.
     full_at: Time,
-    pace: Option<(u64, Arc<Pace>)>,
+    pace: Option<(u64, RateLimit)>,
     seen: Time,
 }
 
@@ -291,10 +290,10 @@ impl Throttle {
             let mut known = self.lock();
             let taken = self.entry(&mut known, party, self.now());
             paces.0.push(match &taken.pace {
-                Some((same, pace)) if *same == rate => Arc::clone(pace),
+                Some((same, pace)) if *same == rate => pace.clone(),
                 _ => {
-                    let pace = Arc::new(Pace::new(rate));
-                    taken.pace = Some((rate, Arc::clone(&pace)));
+                    let pace = RateLimit::new(rate);
+                    taken.pace = Some((rate, pace.clone()));
                     pace
                 }
             });
@@ -371,7 +370,7 @@ impl Drop for Connected {
 
 /// The rate limits that hold for some bytes: of an address, of a user, of a virtual organisation. Mostly none.
 #[derive(Clone, Default)]
-pub(crate) struct Paces(Vec<Arc<Pace>>);
+pub(crate) struct Paces(Vec<RateLimit>);
 
 impl Paces {
     /// These, and others beside.

@@ -446,7 +446,7 @@ fn keys_at(path: &Path) -> JournalKeys {
 /// A copy of 3 MB of which an earlier run has left a part, from the same place.
 async fn begun(from: &Url, path: &Path) -> Options {
     let options = Options { patience: Duration::from_secs(20), ..Options::default() };
-    let limit = Some(gridlane_engine::RateLimit::new(1_000_000));
+    let limit = Some(gridlane_share::RateLimit::new(1_000_000));
     let spec = CopySpec {
         sources: vec![from.clone()],
         target: to_file_by(path, keys_at(path)),
