@@ -198,16 +198,21 @@ impl Request<'_> {
 
     async fn pull(&self, third_party: &ThirdParty, copy: &CopyRequest) -> Result<Ends, Reply> {
         // One of our own names means a file that is here already.
-        if let [only] = copy.remotes.as_slice()
-            && let Ok(source) = Destination::read(only.url.as_str())
-            && self.origin.is_ours(self.service, &source)
+        let own = |remote: &Remote| {
+            let source = Destination::read(remote.url.as_str()).ok()?;
+            self.origin.is_ours(self.service, &source).then_some(source)
+        };
+        let elsewhere: Vec<&Remote> = copy.remotes.iter().filter(|remote| own(remote).is_none()).collect();
+        if elsewhere.is_empty()
+            && let Some(source) = copy.remotes.first().and_then(own)
         {
             let from = self.spot_of(&source.resource_path().map_err(refused)?, "the Source")?;
             from.check(Operation::Read)?;
             return self.local(&from, self.spot, self.path, copy.overwrite).await;
         }
         let landing = self.landing(self.spot, self.path, copy.overwrite).await?;
-        let mut sources: Vec<Url> = copy.remotes.iter().map(|remote| remote.url.clone()).collect();
+        // A replica that is here is passed by where there are others: this server would have to fetch it from itself.
+        let mut sources: Vec<Url> = elsewhere.iter().map(|remote| remote.url.clone()).collect();
         let mut options = Options {
             size_bytes_max: Some(self.spot.export.upload_bytes_max),
             follow_links: true,
@@ -262,7 +267,9 @@ impl Request<'_> {
         // A server that does not know the field ignores it; with a signed URL it would be one that was not signed.
         let modified = (!copy.no_head).then_some(metadata.modified);
         let goal = Goal::Away { url: url.clone(), overwrite: copy.overwrite, modified };
-        let options = Options { checksum: kept(&stored), ..Options::default() };
+        // What goes out by a push is sent as what goes out by a GET is.
+        let limit = self.service.front.data.pace.clone();
+        let options = Options { checksum: kept(&stored), limit, ..Options::default() };
         let sources = vec![name_of(self.spot)?];
         Ok(Ends { sources, stored: Some(stored), goal, copy: "push", options, room: None })
     }
