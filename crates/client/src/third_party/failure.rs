@@ -65,6 +65,9 @@ pub(super) fn of_last_line(said: &str, mode: Mode, active: &Url, moved_bytes: u6
         return Failed::File(error(ErrorKind::LocalIo).no_space());
     } else if has(&["already exists", "file exists", "does not overwrite"]) || has_status(&["412"]) {
         return Failed::File(error(ErrorKind::Precondition).hint(Hint::Replace));
+    } else if has(&["locked", "another copy"]) || has_status(&["423"]) {
+        // What is at the target is that other one's.
+        return Failed::File(error(ErrorKind::Precondition));
     } else if has(&["not found", "no such file"]) || has_status(&["404"]) {
         ErrorKind::NotFound
     } else if has(&["forbidden", "unauthorized", "denied", "not authorized", "permission"])
@@ -133,6 +136,7 @@ mod tests {
             ("remote server answered 507 Insufficient Storage", ErrorKind::LocalIo),
             ("the target already exists", ErrorKind::Precondition),
             ("https://b/f: 412", ErrorKind::Precondition),
+            ("423 Locked: another copy to this path runs", ErrorKind::Precondition),
         ] {
             for moved_bytes in [0, 1] {
                 let (goes_on, error) = of(said, moved_bytes);
