@@ -136,10 +136,15 @@ fn a_thousand_copies_and_silent_ones_cost_what_they_may_and_it_comes_back() {
     let threads_max = gridlane_core::limits::BLOCKING_THREADS_MAX as u64 + 40;
     assert!(most.threads < before.threads + threads_max, "{most:?}, {before:?}");
     assert!(threads_max < (SILENT as u64) || most.threads < SILENT as u64, "{most:?}");
+    // Each client has a connection, and those that move have a few descriptors each; a second one of each that waits would be more.
+    let descriptors_max = (COPIES + SILENT + 800) as u64;
+    assert!(most.descriptors < before.descriptors + descriptors_max, "{most:?}, {before:?}");
     assert!(most.resident_bytes < before.resident_bytes + (400 << 20), "{most:?}, {before:?}");
     assert!(longest < Duration::from_secs(10), "{longest:?} for a small file");
     silent.into_iter().for_each(Asking::leave);
     until("descriptors come back", || Held::of(&server).descriptors < before.descriptors + 60);
+    let kept = gridlane_core::limits::BLOCKING_THREADS_KEPT as u64;
+    until("threads come back", || Held::of(&server).threads <= before.threads + kept);
     until("hidden files are gone", || home.hidden().is_empty());
     let after = Held::of(&server);
     assert!(after.resident_bytes < before.resident_bytes + (150 << 20), "{after:?}, {before:?}");
