@@ -28,9 +28,9 @@ WIDE_ABOUT = """\
 
 
 
-def write_page(path, options, facts, rows, sections, failures, stolen):
+def write_page(path, command, facts, rows, sections, failures, stolen):
     """Markdown, the caveats first."""
-    lines = [*head("Third-party copies: figures", "bench/tpc.py", options.command), *ABOUT.splitlines()]
+    lines = [*head("Third-party copies: figures", "bench/tpc.py", command), *ABOUT.splitlines()]
     lines += [*WIDE_ABOUT.splitlines()] if sections else []
     lines += pairs_said(rows) if any(row["ratio"] for row in rows) else []
     lines += [
