@@ -32,7 +32,11 @@ impl Run<'_> {
             self.judge.size_bytes().is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
         // The others are spares, and have no lanes.
         let has_lane = source < Settings::default().sources_open_max;
-        if has_lane && url.scheme().is_http() && may_be_small && !self.client.http.thinks_long(url) {
+        if has_lane
+            && url.scheme().is_http()
+            && may_be_small
+            && !self.client.http.refuses_digest_with_bytes(url)
+        {
             self.replicas[source].asks_by_lane = true;
             return;
         }

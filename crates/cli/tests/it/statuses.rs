@@ -224,3 +224,25 @@ fn other_commands_use_the_same_exit_codes() {
         }
     }
 }
+
+/// XRootD (5.5.3) answers so to a GET that asks for a kind of checksum which it does not compute; a HEAD it answers with another
+/// kind.
+#[test]
+fn a_server_that_fails_a_get_for_its_checksum_is_asked_for_the_bytes_alone() {
+    for size in [1000, SIZE] {
+        let bytes = content(231, size);
+        let object = Object::new(&bytes);
+        let server = Rogue::start(move |request| match request.header("want-digest") {
+            Some(wanted) if request.is_get() && wanted.contains("sha-256") => Answer::status(500),
+            _ => object.answer(request),
+        });
+        let scratch = Scratch::new();
+        let target = scratch.join("f");
+        let mut command = cp(server.url("f"), &target);
+        command.args(["--checksum", "sha256"]);
+        let outcome = run(command).ok();
+        assert_copied(&target, &bytes);
+        let sha256 = crate::support::checksum(gridlane_core::ChecksumKind::Sha256, &bytes);
+        assert_eq!(outcome.summary()["checksum"], sha256.to_string(), "{}", outcome.describe());
+    }
+}

@@ -214,7 +214,7 @@ async fn connected(
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() || is_asked => step,
             () = &mut thinking, if is_awaited => {
                 // The server may be reading all of a large file: its checksum is asked for on another connection.
-                lane.client.http.thought_long(&lane.source.url);
+                lane.client.http.refused_digest_with_bytes(&lane.source.url);
                 asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
             }
@@ -240,6 +240,16 @@ async fn connected(
                 if own.is_some_and(|asking| !asking.answered(lane, &url, &response)) {
                     return Ok(Next::Elsewhere);
                 }
+            }
+            // XRootD (5.5.3) does so where the checksum that a GET asks for is of a kind which it does not compute.
+            Step::Head(Ok(response))
+                if answers == 0
+                    && matches!(response.head.status.code(), 500 | 501)
+                    && asking.as_ref().is_some_and(|own| !own.is_sent()) =>
+            {
+                lane.client.http.refused_digest_with_bytes(&lane.source.url);
+                asking.take().into_iter().for_each(|asking| asking.give_up(lane));
+                return Ok(Next::Fresh);
             }
             Step::Head(Ok(response)) => {
                 let range = asked[0];

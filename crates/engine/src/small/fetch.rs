@@ -437,7 +437,7 @@ impl Fetcher<'_> {
             Err(_) => {
                 if let Some(asked) = self.asked.front().filter(|_| is_asking) {
                     // It may be reading a large file to compute its checksum.
-                    self.shared.client.http.thought_long(&asked.file.url);
+                    self.shared.client.http.refused_digest_with_bytes(&asked.file.url);
                 }
                 Err(self.silent())
             }

@@ -177,7 +177,7 @@ impl SmallFiles {
     pub fn takes(&self, url: &Url, size_bytes: Option<u64>) -> bool {
         url.scheme().is_http()
             && size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX)
-            && !self.shared.client.http.thinks_long(url)
+            && !self.shared.client.http.refuses_digest_with_bytes(url)
             && match self.origins.get(&key(url)) {
                 Some(origin) => {
                     !origin.is_unfit.load(Relaxed) && (size_bytes.is_some() || !origin.has_large())

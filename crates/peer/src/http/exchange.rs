@@ -137,9 +137,9 @@ impl Client {
         self.quirks.of(&self.asked(url)).is_silent()
     }
 
-    /// True if the server of `url` begins to send late when a GET asks for a checksum too.
-    pub fn thinks_long(&self, url: &Url) -> bool {
-        self.quirks.of(&self.asked(url)).thinks_long
+    /// True if the server of `url` begins to send late, or not at all, when a GET asks for a checksum too.
+    pub fn refuses_digest_with_bytes(&self, url: &Url) -> bool {
+        self.quirks.of(&self.asked(url)).refuses_digest_with_bytes
     }
 
     /// The server of `url` was asked for a checksum.
@@ -147,9 +147,9 @@ impl Client {
         self.quirks.learn(&self.asked(url), |quirks| quirks.asked_for_digest(said));
     }
 
-    /// The server of `url` did not begin to send when a GET asked for a checksum too.
-    pub fn thought_long(&self, url: &Url) {
-        self.quirks.learn(&self.asked(url), |quirks| quirks.thinks_long = true);
+    /// The server of `url` did not begin to send when a GET asked for a checksum too, or answered it with an error.
+    pub fn refused_digest_with_bytes(&self, url: &Url) {
+        self.quirks.learn(&self.asked(url), |quirks| quirks.refuses_digest_with_bytes = true);
     }
 
     fn asked(&self, url: &Url) -> Asked {

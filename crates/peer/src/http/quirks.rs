@@ -13,8 +13,8 @@ pub(super) type KnownQuirks = Memory<Asked, Quirks>;
 pub(super) struct Quirks {
     /// It does as `If-None-Match: *` on PUT says.
     pub(super) keeps_existing: bool,
-    /// It thinks for long when a GET asks for a checksum.
-    pub(super) thinks_long: bool,
+    /// It thinks for long when a GET asks for a checksum, or answers it with an error.
+    pub(super) refuses_digest_with_bytes: bool,
     /// Files whose checksum it did not say, since it last said one.
     silent_files: u8,
     says_digests: bool,
