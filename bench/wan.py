@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from program import ROOT, Arguments, in_memory, is_chosen, make, no_such_row  # first: it makes the modules in scripts/ known
-import bound
+from gridlane_lab import bound
 import wan_faults
 import wan_liars
 import wan_long
