@@ -15,7 +15,14 @@ from gridlane_lab.errors import ExitCode
 SMALL = synthetic.MESH.replace("[[analysis.figure]]", '[analysis]\nresponse = "wall_s"\n[[analysis.figure]]').split(
     "[[analysis.figure]]"
 )[0]
-SMALL += '[[analysis.claim]]\nname = "fast"\nstatement = "It is fast"\nkind = "median"\nvariant = { tool = "gridlane" }\nmost = 100\n'
+SMALL += """
+[[analysis.claim]]
+name = "fast"
+statement = "It is fast"
+kind = "median"
+variant = { tool = "gridlane" }
+most = 100
+"""
 
 
 @pytest.fixture(autouse=True)
