@@ -148,6 +148,7 @@ def test_a_report_is_complete_and_escaped(runs):
     page = report.write(path)
     text = checked(page)
     for wanted in (
+        "2.500 – 3.000",
         "✓ holds", "✗ does not hold", "? undecided", "· points only", "– not measured", "missing is not installed",
         "connection reset by <peer> & others", "none <b>at all</b>", "exit 0, but the copy is not the file",
         "net.ipv4.tcp_wmem", "aria2c 'https://near/500000000' /target",

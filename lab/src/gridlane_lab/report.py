@@ -89,7 +89,7 @@ def page_of(scenario: Scenario, results: Results, drawn: Sequence[figures.Drawn 
     experiment = results["experiment"].to_dicts()
     first = experiment[0] if experiment else {}
     sections = [
-        ("claims", "Claims", _claims(claim_rows(scenario, results))),
+        ("claims", "Claims", _claims(scenario, claim_rows(scenario, results))),
         ("figures", "Figures", _figures(drawn)),
         ("cells", f"Cells: {RESPONSES[response].title}", _cells(scenario, cells, observed, response)),
         ("normality", "Shapiro–Wilk", _normality(cells, response)),
@@ -148,12 +148,14 @@ def _summary(scenario: Scenario, results: Results, observed: Sequence[Observatio
     return "".join(lines) + _definitions(facts)
 
 
-def _claims(rows: Sequence[ClaimRow]) -> str:
+def _claims(scenario: Scenario, rows: Sequence[ClaimRow]) -> str:
     if not rows:
         return "<p>The scenario claims nothing.</p>"
+    published = {claim.name: claim.published for claim in scenario.analysis.claim if claim.published}
     table = []
     for row in rows:
         info = RESPONSES[row.response]
+        low, high = published.get(row.claim, (None, None))
         table.append(
             [
                 _mark(row.verdict, VERDICT_MARKS[row.verdict]),
@@ -164,6 +166,7 @@ def _claims(rows: Sequence[ClaimRow]) -> str:
                 _target(row),
                 _claim_number(row, row.estimate),
                 _interval(_claim_number(row, row.low), _claim_number(row, row.high)),
+                _interval(_claim_number(row, low), _claim_number(row, high)),
                 row.blocks,
                 row.failed_rows or "",
                 _p(row.p_value_holm),
@@ -171,8 +174,8 @@ def _claims(rows: Sequence[ClaimRow]) -> str:
                 row.reason,
             ]
         )
-    heads = ["verdict", "statement", "target", "estimate", "interval", "blocks", "failed", "p (Holm)", "Cliff's δ", ""]
-    return _table(heads, table, numbers={2, 3, 4, 5, 6, 7, 8})
+    heads = ["verdict", "statement", "target", "estimate", "interval", "published", "blocks", "failed", "p (Holm)"]
+    return _table([*heads, "Cliff's δ", ""], table, numbers=set(range(2, 10)))
 
 
 def _figures(drawn: Sequence[figures.Drawn | figures.NotDrawn]) -> str:
