@@ -219,8 +219,8 @@ def test_intervals_are_within_the_data(data, seed):
             assert min(data) * (1 - 1e-9) <= found.low <= found.high <= max(data) * (1 + 1e-9)
 
 
-@given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=1, max_size=12), st.floats(0.1, 10))
-@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=1, max_size=7), st.floats(0.1, 10))
+@settings(max_examples=12, deadline=None)
 def test_paired_is_symmetric_and_free_of_scale(pairs, scale):
     first = {block: a for block, (a, _) in enumerate(pairs)}
     second = {block: b for block, (_, b) in enumerate(pairs)}

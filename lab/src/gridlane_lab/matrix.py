@@ -163,9 +163,8 @@ def _factors(scenario: Scenario) -> dict[str, list[Level]]:
     for name, levels in factors.items():
         if not levels:
             raise _refusal(scenario, f"the factor {name!r} has no levels", "give it one, or remove it")
-        texts = [level_text(level) for level in levels]
-        for text in texts:
-            if texts.count(text) > 1:
+        for text, count in Counter(map(level_text, levels)).items():
+            if count > 1:
                 raise _refusal(scenario, f"the factor {name!r} has the level {text} twice", "remove one")
     return factors
 

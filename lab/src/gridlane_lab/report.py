@@ -23,6 +23,7 @@ from gridlane_lab.analysis import RESPONSES, CellSummary, Observation, level_ord
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.record import ClaimRow, Results, Status, read_results, write_whole
 from gridlane_lab.scenario import Scenario
+from gridlane_lab.sheet import level_label
 from gridlane_lab.units import bytes_text, rate_text, seconds_text
 
 # Rows of long tables that are shown; the rest is in the Parquet files.
@@ -88,9 +89,9 @@ def page_of(scenario: Scenario, results: Results, drawn: Sequence[figures.Drawn 
     experiment = results["experiment"].to_dicts()
     first = experiment[0] if experiment else {}
     sections = [
-        ("claims", "Claims", _claims(claim_rows(scenario, results))),
+        ("claims", "Claims", _claims(scenario, claim_rows(scenario, results))),
         ("figures", "Figures", _figures(drawn)),
-        ("cells", f"Cells: {RESPONSES[response].title}", _cells(cells, observed, response)),
+        ("cells", f"Cells: {RESPONSES[response].title}", _cells(scenario, cells, observed, response)),
         ("normality", "Shapiro–Wilk", _normality(cells, response)),
         ("failures", "Failures", _failures(results, observed)),
         ("paths", "Path checks", _paths(results)),
@@ -147,12 +148,14 @@ def _summary(scenario: Scenario, results: Results, observed: Sequence[Observatio
     return "".join(lines) + _definitions(facts)
 
 
-def _claims(rows: Sequence[ClaimRow]) -> str:
+def _claims(scenario: Scenario, rows: Sequence[ClaimRow]) -> str:
     if not rows:
         return "<p>The scenario claims nothing.</p>"
+    published = {claim.name: claim.published for claim in scenario.analysis.claim if claim.published}
     table = []
     for row in rows:
         info = RESPONSES[row.response]
+        low, high = published.get(row.claim, (None, None))
         table.append(
             [
                 _mark(row.verdict, VERDICT_MARKS[row.verdict]),
@@ -163,6 +166,7 @@ def _claims(rows: Sequence[ClaimRow]) -> str:
                 _target(row),
                 _claim_number(row, row.estimate),
                 _interval(_claim_number(row, row.low), _claim_number(row, row.high)),
+                _interval(_claim_number(row, low), _claim_number(row, high)),
                 row.blocks,
                 row.failed_rows or "",
                 _p(row.p_value_holm),
@@ -170,8 +174,8 @@ def _claims(rows: Sequence[ClaimRow]) -> str:
                 row.reason,
             ]
         )
-    heads = ["verdict", "statement", "target", "estimate", "interval", "blocks", "failed", "p (Holm)", "Cliff's δ", ""]
-    return _table(heads, table, numbers={3, 4, 5, 6, 7, 8})
+    heads = ["verdict", "statement", "target", "estimate", "interval", "published", "blocks", "failed", "p (Holm)"]
+    return _table([*heads, "Cliff's δ", ""], table, numbers=set(range(2, 10)))
 
 
 def _figures(drawn: Sequence[figures.Drawn | figures.NotDrawn]) -> str:
@@ -205,13 +209,22 @@ def _inline(figure: figures.Drawn) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
-def _cells(cells: Sequence[CellSummary], observed: Sequence[Observation], response: str) -> str:
+def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[Observation], response: str) -> str:
     info = RESPONSES[response]
     factors = analysis.varying_factors(observed) or ["tool"]
     rows = []
-    for cell in sorted(cells, key=lambda cell: [level_order(cell.levels[name]) for name in factors]):
+    tools = [tool.name for tool in scenario.tool]
+
+    def order(cell: CellSummary) -> list[tuple[int, float, str]]:
+        """As the file has its tools, and by level."""
+        return [
+            (0, float(tools.index(str(level))), "") if name == "tool" else level_order(level)
+            for name, level in ((name, cell.levels[name]) for name in factors)
+        ]
+
+    for cell in sorted(cells, key=order):
         described = cell.description
-        levels: list[Any] = [figures.level_label(name, cell.levels[name]) for name in factors]
+        levels: list[Any] = [level_label(name, cell.levels[name]) for name in factors]
 
         def number(value: float | None) -> str:
             return _number(None if value is None else value * info.scale)
@@ -220,7 +233,8 @@ def _cells(cells: Sequence[CellSummary], observed: Sequence[Observation], respon
             rows.append([*levels, 0, cell.failed, *[""] * 7, ", ".join(cell.statuses)])
             continue
         mean = ""
-        if cell.normality.leads_with_mean and described.sd is not None:
+        is_enough = described.n >= statistics.CLAIM_BLOCKS_MIN
+        if is_enough and cell.normality.leads_with_mean and described.sd is not None:
             mean = f"{number(described.mean)} ± {number(described.sd)}"
         exact, interval = cell.exact_interval, cell.interval
         rows.append(

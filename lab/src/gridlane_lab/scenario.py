@@ -714,7 +714,7 @@ def line_of(text: str, location: Iterable[Any]) -> int | None:
             table = expanded
             here = table
         else:
-            key = re.match(r"\s*([A-Za-z0-9_\"'.-]+)\s*=", line)
+            key = re.match(r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_.-])+)\s*=""", line)
             if not key:
                 continue
             here = table + _key_parts(key[1])
