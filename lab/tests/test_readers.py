@@ -126,6 +126,8 @@ def test_traces_that_come_along():
         steps = list(wanted.steps())
         assert (len(steps), sum(len(step) for step, _ in steps)) == (requests, elements), name
         assert wanted.events() == requests
+        one_by_one = Wanted("trace", 212_335_314, trace=str(TRACES / f"{name}.csv.gz"))
+        assert [len(step) for step, _ in one_by_one.steps()] == [1] * elements and one_by_one.events() == requests
         assert all(offset + length <= 212_335_314 for step, _ in steps for offset, length in step)
 
 

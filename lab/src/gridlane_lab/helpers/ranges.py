@@ -36,12 +36,12 @@ class Wanted:
     trigger_factor: int = 0
 
     def events(self) -> int:
-        """How many events the job has."""
+        """How many events the job has: of a trace, requests."""
         if self.pattern in ("sequential", "random"):
             return round(self.fraction * (self.size_bytes // self.event_bytes))
         if self.pattern == "branches":
             return read_layout(self._trace()).entries
-        return sum(1 for _ in self.steps())
+        return sum(1 for _ in read_trace(self._trace()))
 
     def steps(self) -> Iterator[Step]:
         """The steps in the order of the job."""
