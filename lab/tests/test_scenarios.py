@@ -125,3 +125,26 @@ def test_every_cell_of_the_quick_ones_has_a_command(expanded, tmp_path, monkeypa
             if driver.availability.__qualname__.startswith("_Declared"):
                 continue
             assert driver.command(one).argv, (name, cell.key)
+
+
+def test_the_guide_s_example_of_real_endpoints(tmp_path):
+    guide = (SCENARIOS.parents[1] / "docs/guides/lab.md").read_text()
+    begin = guide.index("    # mine.toml\n")
+    lines = guide[begin : guide.index("\nThen\n", begin)].splitlines()
+    (tmp_path / "mine.toml").write_text("\n".join(line.removeprefix("    ") for line in lines))
+    whole = scenario.load(tmp_path / "mine.toml")
+    cells = matrix.expand(whole, registry.capabilities()).cells
+    assert [endpoint.name for endpoint in whole.endpoint] == ["home", "abroad"]
+    assert len(cells) == 4
+
+
+def test_the_guide_has_all_drivers_with_their_kinds():
+    guide = (SCENARIOS.parents[1] / "docs/guides/lab.md").read_text()
+    table = {line.split("`")[1]: line for line in guide.splitlines() if line.startswith("| `") and line.count("|") == 5}
+    for name, driver in registry.tools().items():
+        if name.startswith("gridlane-"):
+            assert f"`{name}`" in guide
+            continue
+        can = driver.capabilities
+        for word in (*can.kinds, *can.protocols):
+            assert word in table[name], (name, word)

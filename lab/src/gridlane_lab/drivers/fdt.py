@@ -6,11 +6,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import (
+    Availability,
+    Capabilities,
+    Command,
+    Export,
+    Output,
+    Reading,
+    RunningServer,
+    ServerDriver,
+    Site,
+    Task,
+    ToolDriver,
+)
 from gridlane_lab.drivers.common import (
     environment_of,
     failure,
@@ -24,7 +37,8 @@ from gridlane_lab.drivers.common import (
     version_of,
 )
 from gridlane_lab.errors import ExitCode, LabError
-from gridlane_lab.registry import register_tool
+from gridlane_lab.registry import register_server, register_tool
+from gridlane_lab.scenario import Kind, Option
 
 PORT = 54321
 VARIABLE = "GRIDLANE_LAB_FDT_JAR"
@@ -78,3 +92,26 @@ class Fdt(ToolDriver):
             return Reading(bytes_moved=task.size_bytes)
         said = failure(output, text_of(output.stderr), text_of(output.stdout))
         return Reading(error=said["error"], error_scope=said["error_scope"], error_phase=said["error_phase"])
+
+
+@register_server
+class FdtServer(ServerDriver):
+    """The same jar without `-c`. It has no directory of its own: paths are those of the machine."""
+
+    name: ClassVar[str] = "fdt"
+    protocols: ClassVar[frozenset[str]] = frozenset({"fdt"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"copy"})
+
+    def availability(self) -> Availability:
+        """As the client's."""
+        return Fdt().availability()
+
+    def start(self, site: Site, export: Export, flags: Sequence[str], options: Mapping[str, Option]) -> RunningServer:
+        """At the port that clients expect, where the site has ports of its own."""
+        from gridlane_lab.servers.base import ProcessServer, check_options
+
+        check_options(options, [], self.name)
+        port = site.port(PORT)
+        command = [program(self.name, "java"), "-jar", os.environ[VARIABLE], "-p", str(port), "-noupdates", *flags]
+        url = f"fdt://{site.host}:{port}{export.directory}/"
+        return ProcessServer(site, export, command, {"fdt": url}, [port])
