@@ -98,6 +98,8 @@ class Task:
     credentials: Mapping[str, Path] = field(default_factory=dict)
     # Distinguishes transfers of one run that begin together.
     number: int = 0
+    # The file as the lab made it: parts of it that a reader has read are compared with it.
+    original: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,10 @@ class Reading:
     reconnects: int | None = None
     requests: int | None = None
     events_read: int | None = None
+    events_requested: int | None = None
     wait_s: float | None = None
+    # Of reads, which leave no file behind: bytes that are the same as in `Task.original`, or 0 where any are not.
+    bytes_verified: int | None = None
     # The tool itself compared a checksum with what a server stated.
     checksum_compared: bool | None = None
     http_status: int | None = None
