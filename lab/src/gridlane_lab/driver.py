@@ -16,7 +16,7 @@ delivers wrong bytes is a row with a status.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -244,6 +244,22 @@ class ServerDriver(ABC):
     @abstractmethod
     def start(self, site: Site, export: Export, flags: Sequence[str], options: Mapping[str, Option]) -> RunningServer:
         """Starts it. Returns at once: the runner waits until `trouble` is None."""
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """What the command line says about a run."""
+
+    # The binary under test, which also makes the emulated network.
+    gridlane: Path
+    # For files, targets and servers. The runner makes a directory of its own in it, and removes that.
+    work: Path
+    # Also of runs that were in order, keep what tools and servers said.
+    keep_raw: bool = True
+
+
+# Called when a turn begins, with what is being done: `network`, `transfer`, `compare`.
+Progress = Callable[["Turn", str], None]
 
 
 class Runner(ABC):

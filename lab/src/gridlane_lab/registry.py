@@ -6,16 +6,35 @@ A driver of a tool that does not exist yet is declared: scenarios may name it, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, ServerDriver, Task, ToolDriver
+from gridlane_lab.driver import (
+    Availability,
+    Capabilities,
+    Command,
+    Progress,
+    Runner,
+    RunnerOptions,
+    ServerDriver,
+    Task,
+    ToolDriver,
+)
 from gridlane_lab.errors import ExitCode, LabError
+from gridlane_lab.matrix import Cell
+from gridlane_lab.record import RunDirectory
+from gridlane_lab.scenario import Scenario
+
+# Scenario, cells, run directory, experiment id, options, progress.
+RunnerFactory = Callable[[Scenario, Sequence[Cell], RunDirectory, str, RunnerOptions, Progress], Runner]
 
 D = TypeVar("D", ToolDriver, ServerDriver)
 
 _tools: dict[str, ToolDriver] = {}
 _servers: dict[str, ServerDriver] = {}
+_runner: RunnerFactory | None = None
 
 
 def register_tool(driver: type[ToolDriver]) -> type[ToolDriver]:
@@ -26,6 +45,27 @@ def register_tool(driver: type[ToolDriver]) -> type[ToolDriver]:
 def register_server(driver: type[ServerDriver]) -> type[ServerDriver]:
     """Makes a driver known. A class decorator."""
     return _register(_servers, driver)
+
+
+def register_runner(factory: RunnerFactory) -> None:
+    """Makes the runner known that `gridlane-lab run` uses."""
+    global _runner
+    _runner = factory
+
+
+def runner() -> RunnerFactory:
+    """The runner of this installation."""
+    if _runner is None:
+        raise LabError(
+            "no runner is installed", hint="install the whole package gridlane-lab", code=ExitCode.UNSUPPORTED
+        )
+    return _runner
+
+
+def load() -> None:
+    """Imports `gridlane_lab.drivers`, whose modules make all drivers and the runner known."""
+    if not _tools and importlib.util.find_spec("gridlane_lab.drivers"):
+        importlib.import_module("gridlane_lab.drivers")
 
 
 def declare_tool(name: str, capabilities: Capabilities, reason: str) -> None:

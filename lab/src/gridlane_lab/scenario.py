@@ -232,7 +232,7 @@ class Data(_Model):
     """The files that transfers move."""
 
     seed: int = 1
-    checksum: Literal["adler32", "crc32c", "md5", "sha256"] = "adler32"
+    checksum: Literal["adler32", "md5", "sha256"] = "adler32"
     file: Annotated[list[File], Field(min_length=1)]
 
 
@@ -359,9 +359,7 @@ Response = Literal[
     "bound_fraction",
     "bytes_moved_ratio",
 ]
-FigureKind = Literal[
-    "box", "heat_map", "rate_rtt", "time_fraction", "time_rtt", "hourly_area", "ecdf", "forest", "throughput_rtt"
-]
+FigureKind = Literal["box", "heat_map", "rate_rtt", "time_rtt", "time_fraction", "hourly_area", "ecdf", "forest", "qq"]
 
 
 class Figure(_Model):

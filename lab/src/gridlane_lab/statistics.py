@@ -1,10 +1,10 @@
 """All statistics of the lab. No other module calls SciPy.
 
-Everything is deterministic: what draws by lot takes a seed. Nothing raises for degenerate data (too few values,
+Everything is deterministic: whatever draws by lot takes a seed. Nothing raises for degenerate data (too few,
 all equal, ties): the answer then says so in words and has no number.
 
-The unit is one value for each block. Values of one block are never pooled with those of another before they are compared
-(`paired`), because what disturbs a machine disturbs a whole block.
+The unit is one value for each block. Values of one block are never pooled with those of another before they are
+compared (`paired`), because what disturbs a machine disturbs a whole block.
 """
 
 from __future__ import annotations
