@@ -178,7 +178,19 @@ class ToolDriver(ABC):
 class Site(Protocol):
     """A place where commands run: a namespace of the emulator, or this host."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of the site, or of one host of it."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Its name in URLs."""
+        ...
+
+    def port(self, usual: int) -> int:
+        """A port for a server that starts there: the usual one, if nothing of the lab has it."""
+        ...
 
     def addresses(self) -> Sequence[str]:
         """IP addresses that other sites reach it at."""
@@ -219,6 +231,19 @@ class RunningServer(ABC):
     @abstractmethod
     def peak_memory_bytes(self) -> int:
         """The most that it had resident."""
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Its process, below which all others are."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Ends it as a crash would. `restart` is possible afterwards."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Starts it again, at the same address. Returns at once."""
 
     @abstractmethod
     def stop(self) -> None:

@@ -46,6 +46,11 @@ def place(scenario: Scenario, cells: Sequence[Cell], gridlane: Path, say: Say) -
     """Uploads all files to all endpoints; the number that were uploaded. What is there already stays as it is."""
     _only_endpoints(scenario)
     uploaded = 0
+    for endpoint in scenario.endpoint:
+        url = f"{str(endpoint.url(_protocol(endpoint))).rstrip('/')}/gridlane-lab-{scenario.name}"
+        code, words = _gridlane(gridlane, "mkdir", url)
+        if code not in (0, ExitCode.EXISTS):
+            raise _failed(url, code, words)
     with tempfile.TemporaryDirectory(prefix="gridlane-lab-") as directory:
         for file in files_of(cells):
             for number in range(file.count):

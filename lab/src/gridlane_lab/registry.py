@@ -63,9 +63,10 @@ def runner() -> RunnerFactory:
 
 
 def load() -> None:
-    """Imports `gridlane_lab.drivers`, whose modules make all drivers and the runner known."""
-    if not _tools and importlib.util.find_spec("gridlane_lab.drivers"):
-        importlib.import_module("gridlane_lab.drivers")
+    """Imports the modules that make all drivers and the runner known."""
+    for module in ("drivers", "servers", "runner"):
+        if importlib.util.find_spec(f"gridlane_lab.{module}"):
+            importlib.import_module(f"gridlane_lab.{module}")
 
 
 def declare_tool(name: str, capabilities: Capabilities, reason: str) -> None:
