@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
+    if getattr(options, "gridlane", None) is not None:
+        # Drivers of tools and servers look for the binary there.
+        os.environ["GRIDLANE_LAB_BINARY"] = str(Path(options.gridlane).resolve())
     try:
         return command(options)
     except LabError as error:
@@ -339,7 +342,8 @@ def _gridlane(options: argparse.Namespace) -> Path:
         path = Path(options.gridlane)
     else:
         root = Path(__file__).resolve().parents[3]
-        path = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release" / "gridlane"
+        built = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release" / "gridlane"
+        path = Path(os.environ.get("GRIDLANE_LAB_BINARY", built))
     if not os.access(path, os.X_OK):
         raise LabError("is no program", where=str(path), hint="run `make build`, or give --gridlane",
                        code=ExitCode.NOT_FOUND)  # fmt: skip

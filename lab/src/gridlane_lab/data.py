@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gridlane_lab.crc32c import Crc32c
 from gridlane_lab.errors import ExitCode, LabError
 
 PIECE_BYTES = 1 << 22
@@ -91,4 +92,6 @@ class _Digest:
 
     @staticmethod
     def of(algorithm: str) -> _Hash:
+        if algorithm == "crc32c":
+            return Crc32c()
         return _Digest() if algorithm == "adler32" else hashlib.new(algorithm)

@@ -256,6 +256,8 @@ class Transfer:
     prepare_s: float | None = None
     transfer_s: float | None = None
     verify_s: float | None = None
+    # That the lab took afterwards to compare the bytes; in no other time.
+    compare_s: float | None = None
     total_s: float | None = None
     goodput_bits_per_s: float | None = None
     total_rate_bits_per_s: float | None = None
@@ -267,7 +269,7 @@ class Transfer:
 
         prepare_s       start to first byte: set-up, credentials, open
         transfer_s      first byte to last byte. Of a tool that does not tell them: start to end
-        verify_s        last byte to the end of verification by the tool
+        verify_s        last byte to the end of verification by the tool; `compare_s` is the lab's own, after the end
         total_s         start to end of the tool
         overhead_ratio  part of the total that is no transfer
         """

@@ -140,16 +140,36 @@ class Link(_Model):
 
 
 class Event(_Model):
-    """A change of a link, so many seconds after the transfers of a cell began."""
+    """A change of a link, or of a server of the run, so many seconds after the transfers of a cell began."""
 
     at_s: Number
-    link: str
+    link: str | None = None
     sent_by: str | None = None
     rate_bits_per_s: Rate | None = None
     delay_ms: Number | None = None
     loss_ratio: Ratio | None = None
     down: bool | None = None
     restore: bool = False
+    # The server of `[work]` at `site` is killed as a crash would, or started again.
+    site: HostName | None = None
+    server: Literal["kill", "start"] | None = None
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Self:
+        if (self.link is None) == (self.site is None):
+            raise ValueError("an event changes either a link or the server at a site; give one of `link` and `site`")
+        if (self.site is None) != (self.server is None):
+            raise ValueError('an event at a site needs server = "kill" or "start", and that needs a site')
+        return self
+
+
+def _host_names(sites: list[Site]) -> set[str]:
+    """The names of all hosts, as far as their number is known."""
+    names = {site.name for site in sites}
+    for site in sites:
+        if isinstance(site.count, int) and site.count > 1:
+            names |= {f"{site.name}-{number}" for number in range(1, site.count + 1)}
+    return names
 
 
 class Topology(_Model):
@@ -176,7 +196,9 @@ class Topology(_Model):
                 raise ValueError(f"link {link.label!r} begins and ends at the same node")
         labels = [link.label for link in self.link]
         for event in self.event:
-            if event.link not in labels:
+            if event.site is not None and event.site not in _host_names(self.site):
+                raise ValueError(f"an event at {event.site!r}, which is no site")
+            if event.link is not None and event.link not in labels:
                 raise ValueError(
                     f"an event changes link {event.link!r}, which is not there; links: {', '.join(labels)}"
                 )

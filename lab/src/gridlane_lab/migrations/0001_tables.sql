@@ -47,7 +47,8 @@ CREATE TABLE transfer (
     reconnects integer, requests bigint, events_read bigint, events_requested bigint, wait_s double precision,
     queued_ns bigint, started_ns bigint, connected_ns bigint, authorised_ns bigint, opened_ns bigint,
     first_byte_ns bigint, last_byte_ns bigint, verified_ns bigint, closed_ns bigint, clock_id text NOT NULL,
-    prepare_s double precision, transfer_s double precision, verify_s double precision, total_s double precision,
+    prepare_s double precision, transfer_s double precision, verify_s double precision,
+    compare_s double precision, total_s double precision,
     goodput_bits_per_s double precision, total_rate_bits_per_s double precision, overhead_ratio double precision,
     client_cpu_s double precision
 );
