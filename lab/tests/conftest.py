@@ -41,4 +41,9 @@ def own_state(tmp_path, monkeypatch):
     state = tmp_path / "state"
     monkeypatch.setenv("GRIDLANE_LAB_STATE", str(state))
     monkeypatch.setenv("GRIDLANE_LAB_DISK", str(tmp_path))
+    # What a command sets is forgotten after the test.
+    binary = os.environ.get("GRIDLANE_LAB_BINARY")
+    monkeypatch.setenv("GRIDLANE_LAB_BINARY", binary or "")
+    if binary is None:
+        monkeypatch.delenv("GRIDLANE_LAB_BINARY")
     return state

@@ -239,8 +239,9 @@ def test_init_and_clean(gridlane, capsys, tmp_path):
     assert cli.main(["init", str(file), "--gridlane", gridlane]) == 0
     assert "4 files uploaded" in capsys.readouterr().out
     called = (tmp_path / "gridlane.log").read_text().splitlines()
-    assert called[0].startswith("cp ")
-    assert called[0].endswith("f-1000-000 https://near:1094/x/gridlane-lab-multi-source/f-1000-000 --quiet")
+    assert called[:2] == [f"mkdir https://{name}:1094/x/gridlane-lab-multi-source --quiet" for name in ("near", "far")]
+    assert called[2].startswith("cp ")
+    assert called[2].endswith("f-1000-000 https://near:1094/x/gridlane-lab-multi-source/f-1000-000 --quiet")
     assert cli.main(["clean", str(file), "--gridlane", gridlane]) == 0
     assert "4 files removed" in capsys.readouterr().out
     assert (

@@ -49,10 +49,10 @@ class RemoteAgent:
         ours, theirs = socket.socketpair()
         with theirs:
             theirs.set_inheritable(True)
-            helper = Path(__file__).with_name("agent.py")
+            program = Path(__file__).with_name("agent.py")
             environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
             self.process = processes.start(
-                at([sys.executable, "-I", "-S", str(helper), str(theirs.fileno())]),
+                at([sys.executable, "-I", "-S", str(program), str(theirs.fileno())]),
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 cwd=directory,
