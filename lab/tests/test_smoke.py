@@ -309,6 +309,8 @@ def test_killed_resumed_and_two_at_once(tmp_path, gridlane, own_state):
     first = subprocess.Popen(command("run", scenario, "--out", out, *words), stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: b'"block":0' in read(out / "rows.jsonl"), first)
+        # It holds its locks, and does not come to its end meanwhile.
+        first.send_signal(signal.SIGSTOP)
         record_file = next(own_state.glob("lab-*.json"))
         kept = last_record(record_file)
         second = subprocess.run(
