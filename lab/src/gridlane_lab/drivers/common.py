@@ -272,7 +272,7 @@ def message(text: str, pattern: str = r"error|fail|refused|denied|timed? ?out|un
     lines = [" ".join(line.split()) for line in text.replace("\r", "\n").splitlines()]
     lines = [line for line in lines if line]
     telling = [line for line in lines if re.search(pattern, line, re.I)]
-    return (telling or lines or [None])[-1][:_MESSAGE_MAX] if lines else None  # type: ignore[index]
+    return (telling or lines)[-1][:_MESSAGE_MAX] if lines else None
 
 
 # Fragments of messages, the more telling ones first, with whose fault it is and in which phase.

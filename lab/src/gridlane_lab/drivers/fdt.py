@@ -39,6 +39,7 @@ from gridlane_lab.drivers.common import (
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.registry import register_server, register_tool
 from gridlane_lab.scenario import Kind, Option
+from gridlane_lab.servers.base import ProcessServer, check_options
 
 PORT = 54321
 VARIABLE = "GRIDLANE_LAB_FDT_JAR"
@@ -108,8 +109,6 @@ class FdtServer(ServerDriver):
 
     def start(self, site: Site, export: Export, flags: Sequence[str], options: Mapping[str, Option]) -> RunningServer:
         """At the port that clients expect, where the site has ports of its own."""
-        from gridlane_lab.servers.base import ProcessServer, check_options
-
         check_options(options, [], self.name)
         port = site.port(PORT)
         command = [program(self.name, "java"), "-jar", os.environ[VARIABLE], "-p", str(port), "-noupdates", *flags]

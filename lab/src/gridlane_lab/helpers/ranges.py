@@ -86,7 +86,8 @@ class Wanted:
 def read_trace(path: str) -> Iterator[list[Range]]:
     """Requests of a recorded trace: rows `request,op,offset,length`, those of one vector with the same `request`."""
     with gzip.open(path, "rt", newline="") as file:
-        current, ranges = None, []
+        current: str | None = None
+        ranges: list[Range] = []
         for row in csv.DictReader(file):
             if row["request"] != current and ranges:
                 yield ranges
