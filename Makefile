@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc check-netem lint fmt clean
+.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc lab-quick check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -68,6 +68,11 @@ bench-tpc: ## copies between two servers beside XRootD's, on loopback and over e
 	@sh scripts/bootstrap.sh --bench-tpc
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+lab-quick: ## the published experiments in their quick sizes, with reports below lab/results (40 minutes; LAB_OPTIONS=NAME...)
+	@sh scripts/bootstrap.sh --lab
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(LAB_OPTIONS)
 
 check-netem: ## the back end netem of gridlane wan, in a virtual machine whose kernel has it
 	@sh scripts/bootstrap.sh

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
+
+from gridlane_lab.processes import ticks_now
 
 from stats import summarize
 
@@ -156,13 +157,3 @@ def stolen_and_all():
     """Clock ticks that the hypervisor took, and all ticks, since the machine started."""
     _, stolen, total = ticks_now()
     return stolen, total
-
-
-def ticks_now():
-    """Clock ticks idle, stolen by the hypervisor, and all, since the machine started."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return ticks[3] + ticks[4], ticks[7], sum(ticks)
-
-
-def ticks_since(ticks):
-    return [now - then for then, now in zip(ticks, ticks_now())]

@@ -2,13 +2,14 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from running import Serve, start
+
+from gridlane_lab import serving
+from gridlane_lab.processes import cpu_of_all_s, peak_of_one_bytes
 
 
 @dataclass
@@ -49,64 +50,8 @@ def run_client(command, count, servers, read=None):
 
 
 def cpu_s(server):
-    """CPU time of a server's process and its children so far, threads that have ended included."""
-    return sum(_cpu_s(pid) for pid in [server.process.pid, *children(server.process.pid)])
-
-
-def _cpu_s(pid):
-    # The process's CPU clock, as clock_getcpuclockid(3) makes it: finer than the clock ticks of /proc/PID/stat.
-    try:
-        return time.clock_gettime((~pid << 3) | 2)
-    except OSError:
-        return 0.0
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
-
-
-# TLS 1.3 is not among the defaults of nginx before 1.23.4, and 1.2 takes a round trip more.
-NGINX_CONF = """\
-{user}daemon off;
-pid nginx.pid;
-worker_processes auto;
-error_log {error_log};
-events {{ worker_connections 2048; }}
-http {{
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 10000000;
-    default_type application/octet-stream;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    server {{
-        {listen}
-        ssl_protocols TLSv1.3;
-        ssl_certificate {certificate};
-        ssl_certificate_key {key};
-        {more}
-        root {root};
-        autoindex on;
-        client_max_body_size 0;
-        location /put/ {{ dav_methods PUT DELETE; }}
-    }}
-}}
-"""
-
-
-def nginx_conf(listen, root, certificate, key, error_log, more=""):
-    """A configuration with `listen` directives of its own, and more of the server."""
-    user = "user root;\n" if os.getuid() == 0 else ""
-    return NGINX_CONF.format(
-        user=user, listen=listen, root=root, certificate=certificate, key=key, error_log=error_log, more=more,
-    )
+    """CPU time of a server's process and of all below it so far, threads and processes that have ended included."""
+    return cpu_of_all_s(server.process.pid)
 
 
 class Nginx:
@@ -116,10 +61,10 @@ class Nginx:
 
     def __init__(self, directory, prefix, certificate, key, cipher=None):
         prefix.mkdir()
-        self._ports = {"http": _free_port(), "https": _free_port()}
+        self._ports = {"http": serving.free_port(), "https": serving.free_port()}
         listen = f"listen 127.0.0.1:{self._ports['http']}; listen 127.0.0.1:{self._ports['https']} ssl;"
         more = f"ssl_conf_command Ciphersuites {cipher};" if cipher else ""
-        conf = nginx_conf(listen, directory, certificate, key, "error.log", more)
+        conf = serving.nginx_conf(listen, directory, certificate, key, "error.log", more)
         (prefix / "nginx.conf").write_text(conf)
         self.process = start(
             ["nginx", "-p", str(prefix), "-c", str(prefix / "nginx.conf")],
@@ -143,44 +88,11 @@ class Apache:
 
     def __init__(self, directory, prefix, certificate=None, key=None, cipher=None):
         prefix.mkdir()
-        self._ports = {"http": _free_port(), "https": _free_port()}
-        modules = ["mpm_event", "authz_core", "mime", "dir", "autoindex", "dav", "dav_fs"]
-        tls = ""
-        if certificate:
-            modules += ["socache_shmcb", "ssl"]
-            tls = f"""\
-Listen 127.0.0.1:{self._ports["https"]}
-SSLSessionCache shmcb:{prefix}/sessions
-SSLProtocol TLSv1.3
-SSLCipherSuite TLSv1.3 {cipher}
-<VirtualHost 127.0.0.1:{self._ports["https"]}>
-    SSLEngine on
-    SSLCertificateFile {certificate}
-    SSLCertificateKeyFile {key}
-    DocumentRoot {directory}
-</VirtualHost>
-"""
-        load = "".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n" for name in modules)
-        (prefix / "apache.conf").write_text(f"""\
-{load}ServerRoot {prefix}
-PidFile apache.pid
-ServerName localhost
-Listen 127.0.0.1:{self._ports["http"]}
-User www-data
-Group www-data
-ErrorLog error.log
-TypesConfig /dev/null
-DocumentRoot {directory}
-DavLockDB {prefix}/db
-KeepAlive on
-MaxKeepAliveRequests 0
-EnableSendfile on
-<Directory {directory}>
-    Require all granted
-    Dav On
-    DirectoryIndex disabled
-</Directory>
-{tls}""")
+        self._ports = {"http": serving.free_port(), "https": serving.free_port()}
+        http = f"127.0.0.1:{self._ports['http']}"
+        https = [f"127.0.0.1:{self._ports['https']}"] if certificate else []
+        conf = serving.apache_conf(prefix, directory, [http], https, certificate, key, cipher)
+        (prefix / "apache.conf").write_text(conf)
         apache = shutil.which("apache2", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         self.process = start(
             [apache, "-D", "FOREGROUND", "-f", str(prefix / "apache.conf")],
@@ -196,46 +108,19 @@ EnableSendfile on
         return f"{scheme}://127.0.0.1:{self._ports[scheme]}/{name}"
 
 
-XROOTD_CONF = """\
-all.role server
-all.export /
-all.adminpath {admin}
-all.pidpath {admin}
-oss.localroot {root}
-xrd.port {port}
-xrd.trace off
-xrootd.trace off
-ofs.trace off
-xrootd.chksum max 4 adler32 crc32c md5
-xrd.tls {certificate} {key}
-xrd.tlsca noverify
-xrootd.tls capable none
-"""
-
-# On the same port.
-XROOTD_HTTP_CONF = """\
-xrd.protocol http:{port} libXrdHttp.so
-http.trace none
-"""
-
-
 class Xrootd:
     """Debian's xrootd, as the user that its package makes: it does not run as root."""
 
     name = "xrootd"
 
-    def __init__(self, directory, prefix, certificate, key, http=False, more=""):
+    def __init__(self, directory, prefix, certificate, key, http=False, copies=False, authority=None):
         prefix.mkdir()
-        admin, self._port = prefix / "admin", _free_port()
-        admin.mkdir()
+        self._port = serving.free_port()
+        (prefix / "admin").mkdir()
         # The key has to be its own.
-        for source, name in ((certificate, "cert.pem"), (key, "key.pem")):
+        for source, name in ((certificate, "certificate.pem"), (key, "key.pem")):
             shutil.copy(source, prefix / name)
-        conf = XROOTD_CONF.format(
-            admin=admin, root=directory, port=self._port, certificate=prefix / "cert.pem", key=prefix / "key.pem",
-        )
-        conf += XROOTD_HTTP_CONF.format(port=self._port) if http else ""
-        conf += more
+        conf = serving.xrootd_conf(prefix, directory, self._port, has_tls=True, has_http=http, has_copies=copies, authority=authority)
         (prefix / "xrootd.conf").write_text(conf)
         (prefix / "key.pem").chmod(0o600)
         command = ["xrootd", "-n", "bench", "-c", str(prefix / "xrootd.conf"), "-l", str(prefix / "log")]
@@ -264,7 +149,7 @@ class Xrootd:
 
 def peak_kib(server):
     """The most memory that a server's process has had resident."""
-    return _peak_kib(server.process.pid)
+    return peak_of_one_bytes(server.process.pid) // 1024
 
 
 def client_peak_kib(command):
@@ -272,23 +157,8 @@ def client_peak_kib(command):
     process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     peak = 0
     while process.poll() is None:
-        peak = max(peak, _peak_kib(process.pid))
+        peak = max(peak, peak_of_one_bytes(process.pid) // 1024)
         time.sleep(0.005)
     if process.returncode:
         raise SystemExit(f"exit {process.returncode}: {' '.join(command)}\n{process.stderr.read().decode(errors='replace')}")
     return peak
-
-
-def _peak_kib(pid):
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    # What has ended has no memory.
-    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -1,6 +1,6 @@
 """What the benchmark programs have in common: their options, a directory in memory, and how a run of rows ends.
 
-A program that imports it finds the modules in scripts/ too."""
+A program that imports it finds the modules in scripts/ too, and those of the lab that need no more than Python."""
 
 import argparse
 import shutil
@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
+sys.path += [str(ROOT / "scripts"), str(ROOT / "lab/src")]
 
 from pairs import stolen_and_all  # noqa: E402
 from report import machine, write_json  # noqa: E402

@@ -1,30 +1,11 @@
-"""Medians and what can be said about them from few, noisy, paired runs."""
+"""What can be said from few, noisy, paired runs: the lab's medians with intervals, and what only pairs in turns need."""
 
-from math import comb, sqrt
+from math import sqrt
 from statistics import median
 
+from gridlane_lab.ranks import summarize
 
-def interval_ranks(n):
-    """Ranks (from 1) of the order statistics that enclose the median with at least 95 %.
-
-    Distribution-free: the number of values below the true median is binomial(n, 1/2). `None` below six
-    values, where no interval reaches 95 %.
-    """
-    tail, rank = 0.0, 0
-    while rank < n // 2:
-        tail += comb(n, rank) / 2**n
-        if tail > 0.025:
-            break
-        rank += 1
-    return (rank, n + 1 - rank) if rank > 0 else None
-
-
-def summarize(values):
-    """Median and 95 % interval of the median; with too few values, the extremes and `exact: False`."""
-    ordered = sorted(values)
-    ranks = interval_ranks(len(ordered))
-    low, high = (ordered[ranks[0] - 1], ordered[ranks[1] - 1]) if ranks else (ordered[0], ordered[-1])
-    return {"n": len(ordered), "median": median(ordered), "low": low, "high": high, "exact": ranks is not None}
+__all__ = ["summarize", "without_order"]
 
 
 def without_order(ratios):

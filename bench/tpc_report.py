@@ -24,7 +24,7 @@ WIDE_ABOUT = """\
 - Over wide areas destination, sources and initiator are at sites of an emulated network (`gridlane wan`), the initiator 0.1 ms
   from the destination; rates are those of the wire. The gridlane destination is started again before each run, so that no
   connection and no knowledge of the path is left, and the source is not. Bounds are of payload, bound(k) with k connections to each
-  source (bench/bound.py). `client` in the tables is the initiator, and `connections` are those that the source had at one moment."""
+  source (lab/src/gridlane_lab/bound.py). `client` in the tables is the initiator, and `connections` are those that the source had at one moment."""
 
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-import bound
+from gridlane_lab import bound
 import wan
 from tpc_servers import CopyingXRootD, give_to_xrootd
 from wan_lab import Lab, Place, Shelf

@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from program import ROOT, Arguments, in_memory, is_chosen, make, no_such_row  # first: it makes the modules in scripts/ known
-import bound
+from gridlane_lab import bound
+from gridlane_lab.processes import ticks_now, ticks_since
 import wan_faults
 import wan_liars
 import wan_long
@@ -23,7 +24,6 @@ import wan_shared
 import wan_small
 import wan_three
 import wan_unequal
-from pairs import ticks_now, ticks_since
 from report import machine
 from wan_lab import Lab, Shelf
 

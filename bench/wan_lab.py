@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from urllib.parse import urlsplit
 
-import bound
-from pairs import ticks_now, ticks_since
+from gridlane_lab import bound
+from gridlane_lab.processes import ticks_now, ticks_since
 from processes import Sample, cpu_s
 from running import generate
 from wan_sites import Client, GridlaneServe, Identity, Network, Nginx, XRootD

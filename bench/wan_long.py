@@ -1,6 +1,6 @@
 """One source far away: slow start, windows and losses limit one connection; how many more help."""
 
-import bound
+from gridlane_lab import bound
 from wan_lab import EachSecond, Place
 from wan_report import size_name
 from wan_rows import Race, Row, Scenario, figure, fractions, line, ratios

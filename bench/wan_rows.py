@@ -3,7 +3,7 @@
 from math import inf, isfinite
 from statistics import median, pstdev
 
-import bound
+from gridlane_lab import bound
 from pairs import side
 from stats import summarize
 from wan_lab import EachSecond, Look, site_of

@@ -5,7 +5,7 @@ import signal
 import time
 from math import inf
 
-import bound
+from gridlane_lab import bound
 from wan_lab import Hook, Place, site_of
 from wan_report import size_name
 from wan_rows import Race, Row, Scenario, extra, figure, fractions, line

@@ -12,6 +12,7 @@
 #   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #   scripts/bootstrap.sh --bench-tpc and what `make bench-tpc` needs
+#   scripts/bootstrap.sh --lab      and what `make lab-quick` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
 # are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
@@ -48,6 +49,10 @@
 #                        connections in `make bench-tpc`
 #   stress               keeps the machine busy in `make test-long`
 #   strace               counts the system calls of what the tests run
+#   globus-gass-copy-progs globus-gridftp-server-progs gfal2-plugin-gridftp iperf3
+#                        GridFTP's client and server, and raw network figures, in the lab and its tests
+#   postgresql           a store that the lab's tests start by themselves
+#   python3.11           for the lab, where python3 is older
 #   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan`, `make bench-root` and `make bench-tpc`
 #   apache2-bin davix rclone wrk openssl   peers and tools of `make bench`
 set -eu
@@ -55,9 +60,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --lab) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--lab]" >&2
     exit 2
     ;;
 esac
@@ -87,6 +92,56 @@ has_file() {
         [ ! -e "$file" ] || return 0
     done
     return 1
+}
+
+need_once() { # command package, which another line may need as well
+    case " $packages " in *" $2 "*) ;; *) need "$1" "$2" ;; esac
+}
+
+need_file() { # pattern package
+    case " $packages " in *" $2 "*) return 0 ;; esac
+    has_file "$1" || packages="$packages $2"
+}
+
+# An interpreter for the lab; nothing where there is none yet.
+python_for_lab() {
+    for python in /usr/bin/python3 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11; do
+        if "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$python"
+            return 0
+        fi
+    done
+}
+
+# Servers and tools of the lab, in its tests as in its scenarios.
+need_lab() {
+    need_once curl curl
+    need_once python3 python3
+    need_once openssl openssl
+    need_once ip iproute2
+    need_once nginx nginx
+    need_once apache2 apache2-bin
+    need_once xrootd xrootd-server
+    need_once xrdcp xrootd-client
+    need_once aria2c aria2
+    need_once davix-get davix
+    need_once rclone rclone
+    need_once gfal-copy gfal2-util-scripts
+    need_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_http.so' gfal2-plugin-http
+    need_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' gfal2-plugin-file
+    need_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_xrootd.so' gfal2-plugin-xrootd
+    need_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_gridftp.so' gfal2-plugin-gridftp
+    need_once globus-url-copy globus-gass-copy-progs
+    need_once globus-gridftp-server globus-gridftp-server-progs
+    need_once iperf3 iperf3
+    /usr/bin/python3 -c 'import XRootD' 2>/dev/null || need_file /nonexistent python3-xrootd
+    if [ -z "$(python_for_lab)" ]; then
+        if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            need_file /nonexistent python3-venv
+        else
+            packages="$packages python3.11 python3.11-venv"
+        fi
+    fi
 }
 
 need git git
@@ -126,7 +181,10 @@ case $purpose in
     need apache2 apache2-bin
     /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
     [ "$purpose" = --test ] || need stress stress
+    need_lab
+    need_file '/usr/lib/postgresql/*/bin/initdb' postgresql
     ;;
+--lab) need_lab ;;
 --bench)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
@@ -243,7 +301,7 @@ if [ -n "$packages" ]; then
 fi
 
 case $purpose in
---test | --test-long | --bench | --bench-trees | --bench-auth | --bench-wan)
+--test | --test-long | --bench | --bench-trees | --bench-auth | --bench-wan | --lab)
     for module in ssl dav; do
         nginx -V 2>&1 | grep -q "http_${module}_module" && continue
         say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"
@@ -257,9 +315,10 @@ esac
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test
 
 # A virtual environment in the user's cache, of wheels alone, by their digests: nothing is compiled.
-need_environment() { # name, which of scripts/pins/*.txt
+need_environment() { # name, list of pins, interpreter
     environment=$cache/$1
-    pins=scripts/pins/$2.txt
+    pins=$2
+    python=${3:-/usr/bin/python3}
     # Another list makes another environment.
     pinned=$(sha256sum "$pins")
     complete=$environment/complete-${pinned%% *}
@@ -267,7 +326,7 @@ need_environment() { # name, which of scripts/pins/*.txt
     say "installing into $environment what $pins names"
     # Made where it stays: the scripts of a venv hold its path.
     rm -rf "$environment"
-    { /usr/bin/python3 -m venv "$environment" &&
+    { "$python" -m venv "$environment" &&
         "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
             --require-hashes --requirement "$pins" >&2 &&
         touch "$complete"; } || {
@@ -279,12 +338,16 @@ need_environment() { # name, which of scripts/pins/*.txt
 
 case $purpose in
 --test | --test-long)
-    need_environment wsgidav-4.3.3 wsgidav
-    need_environment xrootd-6.2.1 xrootd
+    need_environment wsgidav-4.3.3 scripts/pins/wsgidav.txt
+    need_environment xrootd-6.2.1 scripts/pins/xrootd.txt
     # What dask and pandas read from servers with.
-    need_environment fsspec-2026.9.0 fsspec
-    need_environment tokens-1 tokens
+    need_environment fsspec-2026.9.0 scripts/pins/fsspec.txt
+    need_environment tokens-1 scripts/pins/tokens.txt
     ;;
+esac
+
+case $purpose in
+--test | --test-long | --lab) need_environment lab lab/requirements.txt "$(python_for_lab)" ;;
 esac
 
 # --- Rust -----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # Sourced by the other scripts: finds cargo and the programs that distributions keep out of a user's PATH.
-# Changes nothing but PATH.
+# Changes nothing but PATH, and says where the lab's Python is.
 
 # The oldest cargo that can build this; the same number stands in Cargo.toml as rust-version.
 cargo_minor_min=95
@@ -13,6 +13,10 @@ cargo_is_recent() {
     case $minor in '' | *[!0-9]*) return 1 ;; esac
     [ "$minor" -ge "$cargo_minor_min" ]
 }
+
+# The interpreter with what the lab needs, which scripts/bootstrap.sh --lab installs.
+# shellcheck disable=SC2034
+lab_python=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/lab/bin/python
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 if ! cargo_is_recent; then

@@ -1,61 +1,20 @@
-"""Processes of the demo and the benchmarks: all are gone when the program that started them ends, however it
-ends. And the file that both copy."""
+"""What the demo and the benchmarks share: processes that are gone when the program that started them ends, however it
+ends (the lab has them), a server, and the file that both copy."""
 
-import ctypes
 import json
 import os
 import random
-import shutil
-import signal
 import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-_running = []
+sys.path.append(str(Path(__file__).resolve().parent.parent / "lab/src"))
 
+from gridlane_lab.processes import clean_up, exit_on_signals, kill_all, start  # noqa: E402
 
-def _die_with_parent():
-    # Linux: even when the parent is killed, nothing stays behind. Not SIGKILL: nginx must end its workers.
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def start(command, **options):
-    """Starts a process that does not outlive this one."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent, **options)
-    _running.append(process)
-    return process
-
-
-def kill_all():
-    """Ends every process that was started, the last ones (clients) first."""
-    for process in reversed(_running):
-        if process.poll() is None:
-            process.terminate()
-    for process in reversed(_running):
-        try:
-            process.wait(3)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def clean_up(directory):
-    """Leaves nothing: no process that was started, not the directory. Impatience does not stop it half-way."""
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)
-    kill_all()
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def exit_on_signals():
-    """Makes termination an ordinary exit, so that `finally` cleans up."""
-    # A shell starts background jobs with SIGINT ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, lambda number, _: sys.exit(128 + number))
+__all__ = ["Serve", "clean_up", "exit_on_signals", "generate", "kill_all", "make_old", "start"]
 
 
 class Serve:

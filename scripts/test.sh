@@ -43,6 +43,10 @@ step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 6 
 # shellcheck disable=SC2046,SC2086
 step 'tests about TLS, with the records of rustls' env GRIDLANE_TLS_RECORDS=rustls \
     cargo test --workspace --locked --test it -- --test-threads 6 $over_tls $(printf -- '--skip %s ' $measuring)
+# With the binary that the tests above were made with. Scenarios with small files, on loopback and over the emulator.
+lab_binary=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)/gridlane
+step 'the lab' env GRIDLANE_LAB_BINARY="$lab_binary" PYTHONDONTWRITEBYTECODE=1 sh -c 'cd lab && exec "$0" -m pytest' "$lab_python"
+step 'lints of the lab' "$lab_python" -m ruff check lab
 wait "$documentation" || {
     cat "$pages"
     exit 1

@@ -1,0 +1,266 @@
+"""From rows to observations: one for each cell and block, with its responses. Reports are computed of nothing else.
+
+A run with transfers that failed has no response, unless the scenario says that the verified part counts
+(`count_partial`). Blocks of warm-up are no observations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from gridlane_lab import statistics
+from gridlane_lab.matrix import matches
+from gridlane_lab.record import Results, Status
+from gridlane_lab.scenario import Level, Levels, Pattern, Scenario
+
+
+@dataclass(frozen=True)
+class ResponseInfo:
+    """How a response is called and drawn: values are multiplied by `scale` for the unit."""
+
+    title: str
+    unit: str
+    scale: float
+    is_less_better: bool
+
+
+RESPONSES: dict[str, ResponseInfo] = {
+    "goodput_bits_per_s": ResponseInfo("goodput", "Mb/s", 1e-6, False),
+    "total_rate_bits_per_s": ResponseInfo("rate, set-up included", "Mb/s", 1e-6, False),
+    "wall_s": ResponseInfo("wall time", "s", 1.0, True),
+    "transfer_s": ResponseInfo("transfer time", "s", 1.0, True),
+    "events_per_s": ResponseInfo("events", "events/s", 1.0, False),
+    "cpu_s_per_gb": ResponseInfo("CPU of both sides", "CPU-s/GB", 1.0, True),
+    "client_cpu_s_per_gb": ResponseInfo("CPU of the client", "CPU-s/GB", 1.0, True),
+    "server_cpu_s_per_gb": ResponseInfo("CPU of the servers", "CPU-s/GB", 1.0, True),
+    "cpu_efficiency": ResponseInfo("CPU efficiency", "%", 100.0, False),
+    "bound_fraction": ResponseInfo("part of the bound", "%", 100.0, False),
+    "bytes_moved_ratio": ResponseInfo("bytes moved over bytes asked for", "", 1.0, True),
+}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One run: a cell in a block."""
+
+    run_id: str
+    block: int
+    cell_key: str
+    levels: Levels
+    status: Status
+    reason: str
+    responses: dict[str, float | None]
+    transfers: int
+    successes: int
+    # Of a run that was cut off: the time that the whole would have taken at the pace until then.
+    extrapolated_s: float | None
+    bound_s: float | None
+    capacity_bits_per_s: float | None
+    round_trip_s: float | None
+    source_site: str | None
+    target_site: str | None
+
+    def value(self, response: str) -> float | None:
+        """A response; None where there is none."""
+        return self.responses.get(response)
+
+    def level(self, name: str) -> Level:
+        """A factor's level, or the block, the source or the target."""
+        if name == "block":
+            return self.block
+        if name in ("source", "target"):
+            return (self.source_site if name == "source" else self.target_site) or "?"
+        return self.levels.get(name, "")
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """What is said of one cell and one response."""
+
+    key: str
+    levels: Levels
+    blocks: int
+    values: dict[int, float]
+    statuses: Counter[str]
+    description: statistics.Description | None
+    normality: statistics.Normality
+    # Of the median: by bootstrap, and by order statistics where there are blocks enough.
+    interval: statistics.Interval | None
+    exact_interval: statistics.Interval | None
+    extrapolated_s: list[float] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """Runs without a figure."""
+        return sum(count for status, count in self.statuses.items() if not Status(status).is_success)
+
+
+def observations(results: Results, scenario: Scenario) -> list[Observation]:
+    """All runs of a result in the order in which they ran."""
+    transfers: dict[str, list[dict[str, Any]]] = {}
+    for row in results["transfer"].iter_rows(named=True):
+        transfers.setdefault(row["run_id"], []).append(row)
+    runs = results["run"].filter(pl.col("block") >= 0).sort("block", "order_in_block")
+    return [
+        _observation(run, transfers.get(run["run_id"], []), scenario.analysis.count_partial)
+        for run in runs.iter_rows(named=True)
+    ]
+
+
+def select(all_observations: Iterable[Observation], pattern: Pattern) -> list[Observation]:
+    """Those with the levels of a pattern."""
+    return [one for one in all_observations if matches(pattern, one.levels)]
+
+
+def summaries(
+    all_observations: Sequence[Observation], response: str, *, seed: int, confidence: float = 0.95
+) -> list[CellSummary]:
+    """Every cell of the observations, in the order of their keys, with Shapiro–Wilk over all of them as one family."""
+    cells: dict[str, list[Observation]] = {}
+    for one in all_observations:
+        cells.setdefault(one.cell_key, []).append(one)
+    values = {key: _values(of_cell, response) for key, of_cell in cells.items()}
+    normality = statistics.shapiro_family({key: list(found.values()) for key, found in values.items()})
+    summary = []
+    for key in sorted(cells, key=lambda key: _natural(cells[key][0].levels)):
+        of_cell, found = cells[key], list(values[key].values())
+        statuses = Counter(str(one.status) for one in of_cell)
+        failures = sum(not one.status.is_success for one in of_cell)
+        summary.append(
+            CellSummary(
+                key=key,
+                levels=of_cell[0].levels,
+                blocks=len({one.block for one in of_cell}),
+                values=values[key],
+                statuses=statuses,
+                description=statistics.describe(found, failures, confidence),
+                normality=normality[key],
+                interval=statistics.bootstrap(found, seed=seed, confidence=confidence),
+                exact_interval=statistics.order_interval(found, confidence=confidence),
+                extrapolated_s=[one.extrapolated_s for one in of_cell if one.extrapolated_s is not None],
+            )
+        )
+    return summary
+
+
+def varying_factors(all_observations: Sequence[Observation]) -> list[str]:
+    """The factors that have more than one level among the observations, in the order of the first one's levels."""
+    seen: dict[str, set[Level]] = {}
+    for one in all_observations:
+        for name, level in one.levels.items():
+            seen.setdefault(name, set()).add(level)
+    return [name for name, levels in seen.items() if len(levels) > 1]
+
+
+def sorted_levels(levels: Iterable[Level]) -> list[Level]:
+    """Numbers by value, then texts by name; each once."""
+    return sorted(set(levels), key=level_order)
+
+
+def _values(of_cell: Sequence[Observation], response: str) -> dict[int, float]:
+    """Block → value."""
+    found = {}
+    for one in of_cell:
+        value = one.value(response)
+        if value is not None:
+            found[one.block] = value
+    return found
+
+
+def level_order(level: Level) -> tuple[int, float, str]:
+    """Sorts levels: numbers by value, then texts by name."""
+    return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+
+
+def _natural(levels: Levels) -> list[tuple[str, tuple[int, float, str]]]:
+    return [(name, level_order(levels[name])) for name in sorted(levels, key=lambda name: (name == "tool", name))]
+
+
+def _observation(run: dict[str, Any], transfers: list[dict[str, Any]], count_partial: bool) -> Observation:
+    status = Status(run["status"])
+    good = [row for row in transfers if Status(row["status"]).is_success]
+    # A run is void as a whole, whatever its transfers say.
+    is_counted = status.is_success or (count_partial and bool(good) and status is not Status.VOID)
+    sites = [(row["source_site"], row["target_site"]) for row in transfers[:1]] or [(None, None)]
+    return Observation(
+        run_id=run["run_id"],
+        block=run["block"],
+        cell_key=run["cell_key"],
+        levels=json.loads(run["variant_json"]),
+        status=status,
+        reason=run["reason"] or next((row["error"] for row in transfers if row["error"]), ""),
+        responses=_responses(run, good) if is_counted and good else {},
+        transfers=len(transfers),
+        successes=len(good),
+        extrapolated_s=_extrapolated_s(run, transfers) if status is Status.CUT_OFF else None,
+        bound_s=run["bound_s"],
+        capacity_bits_per_s=run["capacity_bits_per_s"],
+        round_trip_s=run["round_trip_s"],
+        source_site=sites[0][0],
+        target_site=sites[0][1],
+    )
+
+
+def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, float | None]:
+    wall_s: float | None = run["wall_s"]
+    counted = sum(_counted_bytes(row) for row in good)
+    gigabytes = counted / 1e9
+    transfer_s = _span_s(good)
+    client, server = run["client_cpu_s"], run["server_cpu_s"]
+    both = None if client is None or server is None else client + server
+    moved, asked = _sum(good, "bytes_moved"), _sum(good, "bytes_requested")
+    return {
+        "goodput_bits_per_s": _ratio(counted * 8, transfer_s),
+        "total_rate_bits_per_s": _ratio(counted * 8, wall_s),
+        "wall_s": wall_s,
+        "transfer_s": transfer_s,
+        "events_per_s": _ratio(_sum(good, "events_read"), wall_s),
+        "cpu_s_per_gb": _ratio(both, gigabytes),
+        "client_cpu_s_per_gb": _ratio(client, gigabytes),
+        "server_cpu_s_per_gb": _ratio(server, gigabytes),
+        "cpu_efficiency": _ratio(client, wall_s),
+        "bound_fraction": _ratio(run["bound_s"], wall_s),
+        "bytes_moved_ratio": _ratio(moved, asked),
+    }
+
+
+def _span_s(good: list[dict[str, Any]]) -> float | None:
+    """From the first byte of the first transfer to the last byte of the last one."""
+    if len(good) == 1:
+        found: float | None = good[0]["transfer_s"]
+        return found
+    firsts = [row["started_ns"] if row["first_byte_ns"] is None else row["first_byte_ns"] for row in good]
+    lasts = [row["closed_ns"] if row["last_byte_ns"] is None else row["last_byte_ns"] for row in good]
+    if any(value is None for value in (*firsts, *lasts)):
+        return None
+    return float(max(lasts) - min(firsts)) / 1e9
+
+
+def _counted_bytes(row: dict[str, Any]) -> int:
+    counted = row["bytes_verified"] if Status(row["status"]) is Status.OK else row["bytes_moved"]
+    return counted or 0
+
+
+def _extrapolated_s(run: dict[str, Any], transfers: list[dict[str, Any]]) -> float | None:
+    """Wall time over the part that was done, by events where there are any."""
+    for done, whole in (("events_read", "events_requested"), ("bytes_moved", "bytes_requested")):
+        was_done, was_wanted = _sum(transfers, done), _sum(transfers, whole)
+        if was_done and was_wanted and run["wall_s"]:
+            return float(run["wall_s"]) * was_wanted / was_done
+    return None
+
+
+def _sum(rows: list[dict[str, Any]], column: str) -> float | None:
+    """None where one of the rows has no value: a part of a sum is no sum."""
+    values = [row[column] for row in rows]
+    return None if not values or any(value is None for value in values) else float(sum(values))
+
+
+def _ratio(value: float | None, by: float | None) -> float | None:
+    return None if value is None or not by else value / by

@@ -1,0 +1,238 @@
+"""Claims, judged from observations alone.
+
+    ratio                 variant over baseline in the same block (median)
+    difference            variant less baseline in the same block, in the unit of the response (median)
+    median                of the variant
+    bound_fraction        part of the bound that the variant reaches (median)
+    equivalent            the geometric mean ratio lies within 1/most … most, by two one-sided tests
+    success               part of the transfers that succeed (Wilson)
+    never_above_capacity  no run moves more than the paths carry in its time: a check of the measurement itself
+
+Where a pattern matches several cells, variant and baseline are paired by block and by all factors that neither pattern
+names, and a block counts once, with the mean over its pairs.
+
+A claim holds when the worse end of the 95 % interval does, by order statistics: nothing is assumed of the
+distribution. It does not hold when the whole interval is on the wrong side, and is undecided between. A run of the
+variant that failed counts as the worst that can be (no rate, endless time), so that failing is never an advantage;
+one of the baseline leaves its pair out. Fewer than six blocks: points only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import exp, inf, isfinite, log
+from statistics import median
+
+from gridlane_lab import statistics
+from gridlane_lab.analysis import RESPONSES, Observation, select
+from gridlane_lab.ranks import interval_ranks
+from gridlane_lab.record import ClaimRow, Status
+from gridlane_lab.scenario import Claim, Scenario
+
+# Rounding of clocks and counters: so much more than the capacity is no contradiction.
+CAPACITY_TOLERANCE = 0.005
+
+HOLDS, FAILS, UNDECIDED, POINTS, NOT_MEASURED = "holds", "does not hold", "undecided", "points only", "not measured"
+
+
+def evaluate(scenario: Scenario, observations: Sequence[Observation], experiment_id: str) -> list[ClaimRow]:
+    """All claims of a scenario, with Holm over those that have a test."""
+    rows = [_judge(claim, scenario, observations, experiment_id) for claim in scenario.analysis.claim]
+    adjusted = statistics.holm([row.p_value for row in rows])
+    return [replace(row, p_value_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+
+
+def pair_by_block(
+    variant: Sequence[Observation], baseline: Sequence[Observation], claim_factors: set[str], response: str
+) -> tuple[dict[int, float], dict[int, float], int]:
+    """Block → value of both sides, over the pairs that both have; and how many runs of the variant had none.
+
+    Several pairs of a block give their geometric means. A run of the variant that failed gives the worst value.
+    """
+    worst = inf if RESPONSES[response].is_less_better else 0.0
+    others: dict[tuple[int, tuple[tuple[str, object], ...]], float] = {}
+    for one in baseline:
+        value = one.value(response)
+        if value is not None and value > 0:
+            others[_pair_key(one, claim_factors)] = value
+    firsts: dict[int, list[float]] = {}
+    seconds: dict[int, list[float]] = {}
+    failed = 0
+    for one in variant:
+        key = _pair_key(one, claim_factors)
+        value = one.value(response)
+        failed += value is None
+        if key in others and one.status is not Status.NOT_AVAILABLE:
+            firsts.setdefault(one.block, []).append(worst if value is None else value)
+            seconds.setdefault(one.block, []).append(others[key])
+    return (
+        {block: _geometric_mean(values) for block, values in firsts.items()},
+        {block: _geometric_mean(values) for block, values in seconds.items()},
+        failed,
+    )
+
+
+def _pair_key(one: Observation, claim_factors: set[str]) -> tuple[int, tuple[tuple[str, object], ...]]:
+    return one.block, tuple(sorted((name, level) for name, level in one.levels.items() if name not in claim_factors))
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    if any(value == 0 for value in values):
+        return 0.0
+    return inf if inf in values else exp(sum(map(log, values)) / len(values))
+
+
+def _judge(claim: Claim, scenario: Scenario, observations: Sequence[Observation], experiment_id: str) -> ClaimRow:
+    response = claim.response or ("bound_fraction" if claim.kind == "bound_fraction" else scenario.analysis.response)
+    variant = select(observations, claim.variant)
+    baseline = select(observations, claim.baseline) if claim.baseline is not None else []
+    row = ClaimRow(
+        claim=claim.name,
+        experiment_id=experiment_id,
+        statement=claim.statement,
+        kind=claim.kind,
+        response=response,
+        estimate=None,
+        low=None,
+        high=None,
+        least=claim.least,
+        most=claim.most,
+        blocks=len({one.block for one in variant}),
+        rows=len(variant) + len(baseline),
+        failed_rows=sum(not one.status.is_success for one in variant),
+        p_value=None,
+        p_value_holm=None,
+        effect_cliffs_delta=None,
+        verdict=NOT_MEASURED,
+        reason="",
+        query_json=json.dumps({"variant": claim.variant, "baseline": claim.baseline, "response": response}),
+    )
+    if not any(one.status is not Status.NOT_AVAILABLE for one in variant):
+        why = variant[0].reason if variant else "no run matches the variant"
+        return replace(row, reason=why or "the tool is not available")
+    if claim.kind == "never_above_capacity":
+        return _capacity(row, variant)
+    if claim.kind == "success":
+        return _success(row, claim, variant, scenario.analysis.confidence)
+    if claim.kind in ("ratio", "difference", "equivalent"):
+        return _compared(row, claim, scenario, variant, baseline, response)
+    worst = inf if RESPONSES[response].is_less_better else 0.0
+    by_block: dict[int, list[float]] = {}
+    for one in variant:
+        value = one.value(response)
+        by_block.setdefault(one.block, []).append(worst if value is None else value)
+    return _decided(row, claim, {block: median(values) for block, values in by_block.items()}, scenario)
+
+
+def _compared(
+    row: ClaimRow,
+    claim: Claim,
+    scenario: Scenario,
+    variant: Sequence[Observation],
+    baseline: Sequence[Observation],
+    response: str,
+) -> ClaimRow:
+    factors = {*claim.variant, *(claim.baseline or {})}
+    first, second, _ = pair_by_block(variant, baseline, factors, response)
+    if not first:
+        return replace(row, blocks=0, reason="no block has figures of the baseline")
+    seed = scenario.analysis.bootstrap_seed
+    finite = {block: value for block, value in first.items() if 0 < value < inf}
+    comparison = statistics.paired(finite, second, seed=seed, confidence=scenario.analysis.confidence)
+    row = replace(row, p_value=comparison.wilcoxon_p, effect_cliffs_delta=comparison.cliffs_delta)
+    if claim.kind == "equivalent":
+        verdict, interval = statistics.equivalence(comparison, claim.most or 1.0, seed=seed)
+        words = {"equivalent": HOLDS, "different": FAILS, "undecided": UNDECIDED, "points only": POINTS}
+        verdict = words[verdict]
+        failures = len(first) - len(finite)
+        if failures and verdict == HOLDS:
+            verdict = UNDECIDED
+        return replace(
+            row,
+            blocks=len(first),
+            estimate=comparison.geometric_mean,
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
+            verdict=verdict,
+            reason=f"{failures} blocks in which the variant failed" if failures else _few(len(first)),
+        )
+    if claim.kind == "ratio":
+        values = {block: first[block] / second[block] for block in first}
+    else:
+        values = {block: first[block] - second[block] for block in first}
+    return _decided(row, claim, values, scenario)
+
+
+def _decided(row: ClaimRow, claim: Claim, values: Mapping[int, float], scenario: Scenario) -> ClaimRow:
+    """The verdict on one value for each block; infinite ones are failures."""
+    ordered = sorted(values.values())
+    ranks = interval_ranks(len(ordered), confidence=scenario.analysis.confidence)
+    low, high = (ordered[ranks[0] - 1], ordered[ranks[1] - 1]) if ranks else (ordered[0], ordered[-1])
+    if ranks is None:
+        verdict = POINTS
+    elif (claim.least is None or low >= claim.least) and (claim.most is None or high <= claim.most):
+        verdict = HOLDS
+    elif (claim.least is not None and high < claim.least) or (claim.most is not None and low > claim.most):
+        verdict = FAILS
+    else:
+        verdict = UNDECIDED
+    reason = _few(len(ordered)) if ranks is None else ""
+    if row.failed_rows:
+        reason = "; ".join(
+            filter(None, [reason, f"{row.failed_rows} runs of the variant failed, and count as the worst"])
+        )
+    estimate = median(ordered)
+    return replace(
+        row,
+        blocks=len(ordered),
+        estimate=_finite(estimate),
+        low=_finite(low),
+        high=_finite(high),
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def _success(row: ClaimRow, claim: Claim, variant: Sequence[Observation], confidence: float) -> ClaimRow:
+    trials = sum(one.transfers for one in variant)
+    successes = sum(one.successes for one in variant)
+    interval = statistics.wilson(successes, trials, confidence)
+    if interval is None:
+        return replace(row, reason="no transfers")
+    least, most = claim.least, claim.most
+    if (least is None or interval.low >= least) and (most is None or interval.high <= most):
+        verdict = HOLDS
+    elif (least is not None and interval.high < least) or (most is not None and interval.low > most):
+        verdict = FAILS
+    else:
+        verdict = UNDECIDED
+    reason = f"{successes} of {trials} transfers succeeded"
+    return replace(
+        row, estimate=successes / trials, low=interval.low, high=interval.high, verdict=verdict, reason=reason
+    )
+
+
+def _capacity(row: ClaimRow, variant: Sequence[Observation]) -> ClaimRow:
+    """The largest rate over capacity of all runs, with set-up in its time."""
+    ratios = {
+        one.run_id: rate / one.capacity_bits_per_s
+        for one in variant
+        if (rate := one.value("total_rate_bits_per_s")) is not None and one.capacity_bits_per_s
+    }
+    if not ratios:
+        return replace(row, reason="no run has both a rate and a capacity")
+    worst = max(ratios, key=lambda run_id: ratios[run_id])
+    verdict = HOLDS if ratios[worst] <= 1 + CAPACITY_TOLERANCE else FAILS
+    reason = f"largest of {len(ratios)} runs" if verdict == HOLDS else f"run {worst}"
+    return replace(row, estimate=ratios[worst], verdict=verdict, reason=reason)
+
+
+def _few(blocks: int) -> str:
+    least = statistics.CLAIM_BLOCKS_MIN
+    return f"{blocks} blocks, and a claim needs {least}" if blocks < least else ""
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -1,0 +1,162 @@
+"""What a scenario takes before it starts: runs, time, bytes, memory and disk. Refuses what does not fit.
+
+Times are bounds with an allowance for tools that are slower and for what is around a transfer; a run that is over
+before its limit does not count for more than the limit. Where no bound is known (loopback, endpoints without figures)
+a rate is assumed, and the plan says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gridlane_lab import paths
+from gridlane_lab.errors import ExitCode, LabError
+from gridlane_lab.matrix import Cell
+from gridlane_lab.scenario import Scenario
+from gridlane_lab.units import bytes_text, seconds_text
+
+# Tools need so much longer than the bound, in the mean over those that were measured.
+SLOWNESS = 1.3
+# Start, comparison and clean-up of one run; comparison and the first touch of the memory by bytes.
+RUN_S = 0.6
+COMPARE_BYTES_PER_S = 1.5e9
+# A network with its servers, once for each in each block.
+NETWORK_S = 3.0
+# Where the paths say nothing.
+ASSUMED_BYTES_PER_S = 250e6
+# Writing of files before the first run.
+MAKE_BYTES_PER_S = 400e6
+# What servers, tools and the lab itself need beside the files.
+PROGRAMS_BYTES = 1_500_000_000
+# A single read that waits for an answer costs this beside the round trip.
+READ_S = 60e-6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The estimate of a scenario in one size."""
+
+    cells: int
+    runs: int
+    networks: int
+    time_s: float
+    # Payload of all runs.
+    moved_bytes: float
+    # At once: files at the sources and the largest target, where they are in memory; and on disk.
+    memory_bytes: int
+    disk_bytes: int
+    # Cells of which the time is assumed.
+    assumed_cells: int
+    # Cells that may be cut off by the limit of a transfer.
+    cut_cells: int
+
+
+def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
+    """The estimate. Pure."""
+    networks_s, time_s, moved, runs = 0.0, 0.0, 0.0, 0
+    assumed = cut = 0
+    files: dict[tuple[str, int, int], int] = {}
+    targets = 0
+    on_disk = 0
+    warmup = scenario.matrix.warmup_blocks
+    keys = {cell.key: cell.scenario.network_key() for cell in cells}
+    for cell in cells:
+        seconds, is_assumed = run_s(cell.scenario)
+        assumed += is_assumed
+        limit = cell.scenario.limits.transfer_s
+        cut += seconds > limit
+        size = paths.run_bytes(cell.scenario) or cell.scenario.file_of().size_bytes
+        times = cell.blocks + warmup
+        time_s += times * (min(seconds, limit) + RUN_S + size / COMPARE_BYTES_PER_S)
+        moved += times * size
+        runs += times
+        file, work = cell.scenario.file_of(), cell.scenario.work
+        files[file.name, file.size_bytes, file.count] = file.size_bytes * file.count
+        target = 0 if work.target == "null" or work.kind in ("remote_read", "raw_network") else int(size)
+        if work.target == "disk":
+            on_disk = max(on_disk, target)
+        else:
+            targets = max(targets, target)
+    for block in range(-warmup, scenario.matrix.blocks):
+        networks_s += NETWORK_S * len({keys[cell.key] for cell in cells if block < cell.blocks})
+    made = sum(files.values())
+    is_disk = scenario.topology is not None and any(site.storage == "disk" for site in scenario.topology.site)
+    return Plan(
+        cells=len(cells),
+        runs=runs,
+        networks=len(set(keys.values())),
+        time_s=time_s + networks_s + made / MAKE_BYTES_PER_S,
+        moved_bytes=moved,
+        memory_bytes=(0 if is_disk else made) + targets + PROGRAMS_BYTES,
+        disk_bytes=(made if is_disk else 0) + on_disk,
+        assumed_cells=assumed,
+        cut_cells=cut,
+    )
+
+
+def run_s(scenario: Scenario) -> tuple[float, bool]:
+    """How long one run of a resolved scenario takes, before any limit; and whether that is assumed."""
+    work = scenario.work
+    if work.duration_s > 0:
+        return work.duration_s, False
+    if work.kind == "raw_network":
+        return 10.0, False
+    bound_s = paths.bound_s(scenario)
+    found = paths.paths(scenario)
+    is_assumed = bound_s is None
+    if bound_s is None:
+        bound_s = (paths.run_bytes(scenario) or 0.0) / ASSUMED_BYTES_PER_S
+    seconds = SLOWNESS * bound_s + work.stagger_s * (work.concurrency - 1)
+    read = work.read
+    if work.kind == "remote_read" and read is not None and read.mode == "single" and read.event_bytes > 0:
+        reads = read.fraction * scenario.file_of().size_bytes / read.event_bytes
+        seconds += reads * ((found.round_trip_s if found else 0.0) + READ_S)
+    return seconds, is_assumed
+
+
+def check(plan: Plan, scenario: Scenario, work: Path) -> None:
+    """Refuses a plan that time, memory or disk cannot hold. `work` is where files and targets go."""
+    where = f"scenario {scenario.name}"
+    limits = scenario.limits
+    if plan.time_s > limits.total_s:
+        raise LabError(
+            f"takes about {seconds_text(plan.time_s)}, and [limits] total_s allows {seconds_text(limits.total_s)}",
+            where=where,
+            hint="run fewer blocks or cells, a smaller size, or raise the limit",
+            code=ExitCode.TIMEOUT,
+        )
+    memory = available_memory_bytes()
+    if limits.memory_bytes is not None:
+        memory = min(memory, limits.memory_bytes)
+    if plan.memory_bytes > memory:
+        raise LabError(
+            f"needs {bytes_text(plan.memory_bytes)} of memory, and {bytes_text(memory)} are there",
+            where=where,
+            hint='use smaller files, `storage = "disk"`, or a larger machine',
+            code=ExitCode.NO_SPACE,
+        )
+    disk = shutil.disk_usage(work).free
+    if limits.disk_bytes is not None:
+        disk = min(disk, limits.disk_bytes)
+    if plan.disk_bytes > disk:
+        raise LabError(
+            f"needs {bytes_text(plan.disk_bytes)} of disk in {work}, and {bytes_text(disk)} are there",
+            where=where,
+            hint="make room, or give another --work",
+            code=ExitCode.NO_SPACE,
+        )
+
+
+def available_memory_bytes() -> int:
+    """What programs can still take without swapping."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

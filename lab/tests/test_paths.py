@@ -1,0 +1,115 @@
+"""What emulated paths allow, and what a plan makes of it."""
+
+from __future__ import annotations
+
+import pytest
+import synthetic
+
+from gridlane_lab import bound, matrix, paths, plan, scenario
+from gridlane_lab.errors import ExitCode, LabError
+
+
+def cells(tmp_path, text):
+    file = tmp_path / "one.toml"
+    file.write_text(text)
+    whole = scenario.load(file)
+    return whole, matrix.expand(whole, synthetic.capabilities()).cells
+
+
+def cell(tmp_path, text, key):
+    return next(one.scenario for one in cells(tmp_path, text)[1] if one.key == key)
+
+
+def test_sources_that_share_nothing_add_up(tmp_path):
+    three = cell(tmp_path, synthetic.MULTI_SOURCE, "size_bytes=500000000 sources=3 tool=gridlane")
+    found = paths.paths(three)
+    payload = bound.payload_bytes_per_s(800e6)
+    assert [path.round_trip_s for path in found.single] == pytest.approx([0.010, 0.020, 0.030])
+    assert found.together_bytes_per_s == pytest.approx(3 * payload)
+    assert paths.capacity_bits_per_s(three) == pytest.approx(3 * payload * 8)
+    # What bench/ has measured against: three sites of 800 Mb/s.
+    assert paths.bound_s(three) == pytest.approx(bound.bound_s(5e8, found.single, 3))
+
+
+def test_a_shared_link_limits_all(tmp_path):
+    text = synthetic.MULTI_SOURCE.replace("[topology]\n", '[topology]\nrouters = ["x"]\n')
+    for site in ("near", "middle", "far"):
+        text = text.replace(f'between = ["{site}", "client"]', f'between = ["{site}", "x"]')
+    text = text.replace("link = [", 'link = [\n{ between = ["x", "client"], rate_bits_per_s = "1Gb/s", delay_ms = 1 },')
+    three = cell(tmp_path, text, "size_bytes=500000000 sources=3 tool=gridlane")
+    assert paths.paths(three).together_bytes_per_s == pytest.approx(bound.payload_bytes_per_s(1e9))
+    assert paths.paths(three).round_trip_s == pytest.approx(0.012)
+    one = cell(tmp_path, text, "size_bytes=500000000 sources=1 tool=gridlane")
+    assert paths.paths(one).together_bytes_per_s == pytest.approx(bound.payload_bytes_per_s(800e6))
+
+
+def test_each_direction_has_its_rate(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace(
+        'rate_bits_per_s = "1Gb/s",', 'rate_bits_per_s = "1Gb/s", sending = { client = { rate_bits_per_s = 1e8 } },'
+    )
+    down = cell(tmp_path, text, "round_trip_ms=10 streams=1 tool=gridlane")
+    assert paths.paths(down).single[0].payload_bytes_per_s == pytest.approx(bound.payload_bytes_per_s(1e9))
+    up = cell(tmp_path, text.replace('kind = "copy"', 'kind = "upload"'), "round_trip_ms=10 streams=1 tool=gridlane")
+    assert paths.paths(up).single[0].payload_bytes_per_s == pytest.approx(bound.payload_bytes_per_s(1e8))
+
+
+def test_bytes_that_a_run_needs(tmp_path):
+    read = cell(
+        tmp_path, synthetic.REMOTE_READ,
+        "fraction=0.1 kind=remote_read read_mode=vector round_trip_ms=26 tool=gridlane",
+    )  # fmt: skip
+    assert paths.run_bytes(read) == 10_000_000
+    copied = cell(
+        tmp_path, synthetic.REMOTE_READ,
+        "fraction=0.1 kind=copy_then_read read_mode=single round_trip_ms=26 tool=gridlane",
+    )  # fmt: skip
+    assert paths.run_bytes(copied) == 100_000_000
+
+
+def test_hosts_of_one_site_have_no_path(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 2 }')
+    text = text.replace('source_sites = ["near"]', 'source_sites = ["near-1"]\ntarget_site = "near-2"')
+    within = cell(tmp_path, text, "round_trip_ms=10 streams=1 tool=gridlane")
+    assert paths.paths(within) is None and paths.bound_s(within) is None
+    assert paths.capacity_bits_per_s(within) is None
+
+
+def test_a_plan_counts_everything(tmp_path):
+    whole, found = cells(tmp_path, synthetic.MULTI_SOURCE)
+    estimate = plan.make(whole, found)
+    large = [one for one in found if one.levels["size_bytes"] == 500_000_000]
+    assert estimate.cells == len(found)
+    assert estimate.runs == sum(one.blocks + 1 for one in found)
+    assert estimate.networks == 1
+    assert estimate.moved_bytes == pytest.approx(len(large) * 9 * 5e8 + (len(found) - len(large)) * 4 * 1e6)
+    assert estimate.memory_bytes == 501_000_000 + 500_000_000 + plan.PROGRAMS_BYTES
+    assert 300 < estimate.time_s < 1200
+    assert estimate.assumed_cells == 0 and estimate.cut_cells == 0
+
+
+def test_single_reads_wait_and_are_cut(tmp_path):
+    whole, found = cells(tmp_path, synthetic.REMOTE_READ)
+    estimate = plan.make(whole, found)
+    assert estimate.cut_cells == 2
+    slow = next(
+        one for one in found if one.key.startswith("fraction=1 kind=remote_read read_mode=single round_trip_ms=300")
+    )
+    assert plan.run_s(slow.scenario)[0] > 1000 * 0.3
+
+
+def test_what_does_not_fit_is_refused(tmp_path, monkeypatch):
+    whole, found = cells(tmp_path, synthetic.MULTI_SOURCE)
+    estimate = plan.make(whole, found)
+    plan.check(estimate, whole, tmp_path)
+    monkeypatch.setattr(plan, "available_memory_bytes", lambda: 10**9)
+    with pytest.raises(LabError, match=r"needs 2\.501 GB of memory, and 1 GB are there") as error:
+        plan.check(estimate, whole, tmp_path)
+    assert error.value.code == ExitCode.NO_SPACE
+    tight = whole.model_copy(update={"limits": whole.limits.model_copy(update={"total_s": 10.0})})
+    with pytest.raises(LabError, match=r"takes about .* allows 10 s") as error:
+        plan.check(estimate, tight, tmp_path)
+    assert error.value.code == ExitCode.TIMEOUT
+    small = whole.model_copy(update={"limits": whole.limits.model_copy(update={"disk_bytes": 5})})
+    on_disk = plan.Plan(1, 1, 1, 1.0, 1.0, 1, 10, 0, 0)
+    with pytest.raises(LabError, match="needs 10 B of disk"):
+        plan.check(on_disk, small, tmp_path)
