@@ -408,6 +408,8 @@ def _exit_on_signals() -> None:
     def leave(number: int, _: object) -> NoReturn:
         raise LabError(f"ended by signal {number}", hint="go on with --resume", code=ExitCode.INTERRUPTED)
 
+    # A shell starts background jobs with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
 
