@@ -367,3 +367,32 @@ fn copies_are_counted_and_recorded_without_secrets() {
     assert!(!said.contains("panicked"), "{said}");
     secrets::check_file(&log);
 }
+
+#[test]
+fn a_replica_here_is_passed_by_where_there_are_others() {
+    let (source, destination) = (Home::new(), Home::new());
+    let bytes = content(9461, MIB);
+    source.put("f", &bytes);
+    // Were it asked, it would contradict the other one.
+    destination.put("f", b"something else");
+    let (_source, _destination) = (source.start(&[]), destination.start(&[]));
+    let [own, other] = [&destination, &source].map(|home| format!("Source: {}", home.url("f")));
+    let answered = Asking::copy(&destination.url("g"), &[&own, &other]).end();
+    assert!(answered.text.contains("Copy-Sources: 1\r\n"), "{answered:?}");
+    answered.succeeds();
+    assert_same(&fs::read(destination.exported("g")).unwrap(), &bytes);
+}
+
+#[test]
+fn a_push_keeps_to_the_limit_of_its_server() {
+    const RATE: usize = 20 * MIB;
+    let (source, destination) = (Home::new(), Home::new());
+    let bytes = content(9462, 2 * RATE);
+    source.put("f", &bytes);
+    let (_source, _destination) = (source.start(&["--limit-rate", "20MiB/s"]), destination.start(&[]));
+    let began = Instant::now();
+    Asking::copy(&source.url("f"), &[&format!("Destination: {}", destination.url("f"))]).end().succeeds();
+    // Two seconds, but for what may go at once.
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_same(&fs::read(destination.exported("f")).unwrap(), &bytes);
+}
