@@ -19,7 +19,7 @@ class GridFtp(ServerDriver):
 
     name: ClassVar[str] = "gridftp"
     protocols: ClassVar[frozenset[str]] = frozenset({"gsiftp", "ftp"})
-    kinds: ClassVar[frozenset[Kind]] = frozenset({"copy", "upload", "tpc_pull", "tpc_push"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"copy", "upload", "copy_then_read", "tpc_pull", "tpc_push"})
 
     def availability(self) -> Availability:
         """Looks for the program."""
