@@ -94,13 +94,16 @@ has_file() {
     return 1
 }
 
-need_once() { # command package, which another line may need as well
-    case " $packages " in *" $2 "*) ;; *) need "$1" "$2" ;; esac
+add_once() { # package, which another line may need as well
+    case " $packages " in *" $1 "*) ;; *) packages="$packages $1" ;; esac
+}
+
+need_once() { # command package
+    have "$1" || add_once "$2"
 }
 
 need_file() { # pattern package
-    case " $packages " in *" $2 "*) return 0 ;; esac
-    has_file "$1" || packages="$packages $2"
+    has_file "$1" || add_once "$2"
 }
 
 # An interpreter for the lab; nothing where there is none yet.
@@ -134,10 +137,10 @@ need_lab() {
     need_once globus-url-copy globus-gass-copy-progs
     need_once globus-gridftp-server globus-gridftp-server-progs
     need_once iperf3 iperf3
-    /usr/bin/python3 -c 'import XRootD' 2>/dev/null || need_file /nonexistent python3-xrootd
+    /usr/bin/python3 -c 'import XRootD' 2>/dev/null || add_once python3-xrootd
     if [ -z "$(python_for_lab)" ]; then
         if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-            need_file /nonexistent python3-venv
+            add_once python3-venv
         else
             packages="$packages python3.11 python3.11-venv"
         fi
