@@ -1,11 +1,10 @@
 //! From a COPY to a copy that runs, or to the answer that refuses it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
 use gridlane_core::limits::{THIRD_PARTY_EARLY, THIRD_PARTY_METALINK_MAX, THIRD_PARTY_PATIENCE};
-use gridlane_core::{Checksum, Scheme, Secret, Url};
+use gridlane_core::{Scheme, Secret, Url};
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::third_party::{CopyRequest, Direction, MEDIA_TYPE, Remote, SOURCES_FIELD, is_third_party};
 use gridlane_dav::webdav::{Destination, overwrites};
@@ -25,7 +24,7 @@ use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::put::{MODIFIED, Target};
 use crate::storage_service::StorageService;
-use crate::third_party::ends::{Landing, source};
+use crate::third_party::ends::{Landing, kept, name_of, source};
 use crate::third_party::running::{Asked, Goal, Job, Phase, Running};
 use crate::third_party::stream::Markers;
 use crate::third_party::{Context, ThirdParty, refusal};
@@ -179,7 +178,8 @@ impl Request<'_> {
         overwrites: bool,
     ) -> Result<Ends, Reply> {
         to.check_any(&[Operation::Create, Operation::Overwrite])?;
-        let stored = source(from, &self.service.digests).await?;
+        let stored =
+            source(from, &self.service.digests).await.map_err(|error| Reply::store_failure(&error))?;
         if from.export.path == to.export.path && from.object == to.object {
             return Err(Reply::failure(Status::FORBIDDEN, "a file cannot be copied onto itself"));
         }
@@ -187,7 +187,7 @@ impl Request<'_> {
         let size_bytes_max = Some(to.export.upload_bytes_max);
         let options = Options { size_bytes_max, checksum: kept(&stored), ..Options::default() };
         Ok(Ends {
-            sources: vec![name_of(from)?],
+            sources: vec![name_of(from).map_err(|error| refusal::reply(&error))?],
             stored: Some(stored),
             goal: Goal::Here(landing),
             copy: "local",
@@ -262,7 +262,8 @@ impl Request<'_> {
         if url.is_directory_form() {
             return Err(Reply::failure(Status::BAD_REQUEST, "the Destination is a directory, not a file"));
         }
-        let stored = source(self.spot, &self.service.digests).await?;
+        let stored =
+            source(self.spot, &self.service.digests).await.map_err(|error| Reply::store_failure(&error))?;
         let metadata = stored.object.metadata();
         // A server that does not know the field ignores it; with a signed URL it would be one that was not signed.
         let modified = (!copy.no_head).then_some(metadata.modified);
@@ -270,7 +271,7 @@ impl Request<'_> {
         // What goes out by a push is sent as what goes out by a GET is.
         let limit = self.service.front.data.pace.clone();
         let options = Options { checksum: kept(&stored), limit, ..Options::default() };
-        let sources = vec![name_of(self.spot)?];
+        let sources = vec![name_of(self.spot).map_err(|error| refusal::reply(&error))?];
         Ok(Ends { sources, stored: Some(stored), goal, copy: "push", options, room: None })
     }
 
@@ -335,16 +336,4 @@ impl Request<'_> {
         let credentials = Credentials::forwarding(identity, given.collect());
         Ok(client.credentials(credentials.map_err(|error| refusal::reply(&error))?))
     }
-}
-
-/// The checksum that is kept of a file: what is read of it is compared with that.
-fn kept(stored: &StoredSource) -> Option<(gridlane_core::ChecksumKind, Option<Checksum>)> {
-    let combinable = stored.checksums.iter().find(|checksum| checksum.kind().is_combinable())?;
-    Some((combinable.kind(), Some(combinable.clone())))
-}
-
-/// A name for a file that is here, as clients know it.
-fn name_of(spot: &Spot) -> Result<Url, Reply> {
-    let path = ResourcePath::of_names(spot.names()).to_string();
-    Url::from_path(Path::new(&path)).map_err(|error| refusal::reply(&error))
 }

@@ -1,5 +1,8 @@
 //! The client's name for this server, and other names of it.
 
+use std::net::SocketAddr;
+
+use gridlane_core::Url;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::Destination;
 
@@ -33,6 +36,17 @@ impl<'a> Origin<'a> {
     }
 }
 
+/// True if a host and a port of a `root://` URL are those of this server, which was reached at `local`.
+pub(crate) fn is_at(local: SocketAddr, service: &StorageService, url: &Url) -> bool {
+    is_reached_at(local, &service.front.host_names, url)
+}
+
+fn is_reached_at(local: SocketAddr, names: &[String], url: &Url) -> bool {
+    let is_address = || url.host().parse() == Ok(local.ip().to_canonical());
+    url.port() == local.port()
+        && (is_address() || names.iter().any(|own| own.eq_ignore_ascii_case(url.host())))
+}
+
 fn is_ours(host: Option<&str>, names: &[String], url: &Destination) -> bool {
     let Some(authority) = url.authority() else { return true };
     let Some(host) = host else { return false };
@@ -53,6 +67,23 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_of_a_server_that_was_reached_at_an_address() {
+        let names = ["alias.example".to_owned()];
+        for (url, local, expected) in [
+            ("root://192.0.2.1:1094//a", "192.0.2.1:1094", true),
+            ("root://192.0.2.1//a", "[::ffff:192.0.2.1]:1094", true),
+            ("roots://[2001:db8::1]:1094//a", "[2001:db8::1]:1094", true),
+            ("root://Alias.example:1094//a", "192.0.2.1:1094", true),
+            ("root://192.0.2.1:1095//a", "192.0.2.1:1094", false),
+            ("root://192.0.2.2:1094//a", "192.0.2.1:1094", false),
+            ("root://other.example:1094//a", "192.0.2.1:1094", false),
+        ] {
+            let url = Url::parse_absolute(url).unwrap();
+            assert_eq!(is_reached_at(local.parse().unwrap(), &names, &url), expected, "{url} at {local}");
+        }
+    }
 
     #[test]
     fn urls_of_this_server() {

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use gridlane_auth::Operation;
-use gridlane_core::{Secret, limits};
+use gridlane_core::{Error, Secret, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_engine::Options;
 use gridlane_peer::Credentials;
@@ -23,7 +23,8 @@ use super::places::{Context, Places as _, allowed, denied};
 use super::pull::Pull;
 use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
-use crate::third_party::ends::Landing;
+use crate::origin;
+use crate::third_party::ends::{self, Landing};
 use crate::third_party::refusal;
 use crate::third_party::running::{Asked, Goal, Job};
 use gridlane_front::root::answer::{Failure, printable_path};
@@ -139,27 +140,56 @@ pub(crate) async fn sync(context: &Context, pull: &Pull, path: &[u8]) -> Result<
     pull.begin(context.front(), job, context.stopping.clone())
 }
 
+/// The place of the source, if it is a file of this server that the client may read: then it needs no key, and no connection to
+/// an own address, which the rules about addresses refuse.
+fn here(context: &Context, pull: &Pull) -> Result<Option<Spot>, Failure> {
+    let source = &pull.destination.source;
+    if !origin::is_at(context.link.local, context.service(), source) {
+        return Ok(None);
+    }
+    let about = PathArg::new(source.wire_path());
+    let Ok(Place::Inside(from)) = context.place(&about) else { return Ok(None) };
+    if from.export.path == pull.spot.export.path && from.object == pull.spot.object {
+        let what = "Unable to sync; a file cannot be copied onto itself";
+        return Err(Failure::new(ErrorCode::ARG_INVALID, what));
+    }
+    Ok(Some(from).filter(|from| from.may(Operation::Read)))
+}
+
 async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
-    let host = context.service().meetings.host(context.client.address).await;
-    let origin = Origin::of_login(&context.session.user, context.session.process, host);
-    let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
-    let source = pull.destination.url_for(&origin).map_err(wrong)?;
+    let wanted = pull.destination.checksum.clone();
+    let here = here(context, pull)?;
+    let is_here = here.is_some();
+    let (source, stored, checksum) = match here {
+        Some(from) => {
+            let failed = |error| Failure::of_store("read", &pull.destination.source.wire_path(), &error);
+            let stored = ends::source(&from, &context.service().digests).await.map_err(failed)?;
+            let checksum = wanted.filter(|(_, value)| value.is_some()).or_else(|| ends::kept(&stored));
+            (ends::name_of(&from).map_err(unusable)?, Some(stored), checksum)
+        }
+        None => {
+            let host = context.service().meetings.host(context.client.address).await;
+            let origin = Origin::of_login(&context.session.user, context.session.process, host);
+            let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
+            (pull.destination.url_for(&origin).map_err(wrong)?, None, wanted)
+        }
+    };
     let identity = &pull.spot.client.identity;
     let (client, connections) = pull.third_party.client_of(identity);
-    let credentials = Credentials::forwarding(connections, Vec::new())
-        .map_err(|error| Failure::new(ErrorCode::SERVER_ERROR, refusal::cause(&error)))?;
+    let credentials = Credentials::forwarding(connections, Vec::new()).map_err(unusable)?;
     let path = ResourcePath::of_names(pull.spot.names()).to_string();
     Ok(Job {
         sources: vec![source],
-        stored: None,
+        stored,
         goal: Goal::Here(pull.landing.clone()),
         client: client.credentials(credentials),
         options: Options {
             size_bytes_max: Some(pull.spot.export.upload_bytes_max),
             // xrdcp says one always.
             streams: pull.destination.streams.filter(|streams| *streams > 1).map(usize::from),
-            require_verified: pull.destination.checksum.is_some(),
-            checksum: pull.destination.checksum.clone(),
+            // Of a file that is here there may be no checksum, and no other server that has one.
+            require_verified: pull.destination.checksum.is_some() && !is_here,
+            checksum,
             patience: limits::THIRD_PARTY_PATIENCE,
             ..Options::default()
         },
@@ -167,10 +197,14 @@ async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
         asked: Asked {
             id: context.front().new_id(),
             client: pull.spot.client.clone(),
-            copy: "pull",
+            copy: if is_here { "local" } else { "pull" },
             path,
             client_info: None,
             at: Instant::now(),
         },
     })
+}
+
+fn unusable(error: Error) -> Failure {
+    Failure::new(ErrorCode::SERVER_ERROR, refusal::cause(&error))
 }

@@ -1,8 +1,10 @@
 //! The ends of a third-party copy that are here: the file that is sent, and the target of the file that comes.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_core::{ChecksumKind, Error};
+use gridlane_core::{Checksum, ChecksumKind, Error, Url};
+use gridlane_dav::ResourcePath;
 use gridlane_engine::{OpenTarget, StoredSource, TargetSpec};
 use gridlane_front::reply::Reply;
 use gridlane_share::turns::BriefKind;
@@ -14,14 +16,24 @@ use crate::digests::Digests;
 use crate::export::{Export, Spot};
 
 /// The file that is sent: open, with the checksums that are kept of it.
-pub(crate) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSource, Reply> {
-    let failed = |error: StoreError| Reply::store_failure(&error);
-    let object: Arc<dyn Object> = match spot.storage().open(&spot.object).await.map_err(failed)? {
+pub(crate) async fn source(spot: &Spot, digests: &Digests) -> Result<StoredSource, StoreError> {
+    let object: Arc<dyn Object> = match spot.storage().open(&spot.object).await? {
         Opened::File(object) => object,
-        _ => return Err(failed(StoreError::NotAFile)),
+        _ => return Err(StoreError::NotAFile),
     };
     let checksums = digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await;
     Ok(StoredSource { object, checksums })
+}
+
+/// The checksum that is kept of a file: what is read of it is compared with that.
+pub(crate) fn kept(stored: &StoredSource) -> Option<(ChecksumKind, Option<Checksum>)> {
+    let combinable = stored.checksums.iter().find(|checksum| checksum.kind().is_combinable())?;
+    Some((combinable.kind(), Some(combinable.clone())))
+}
+
+/// A name for a file that is here, as clients know it.
+pub(crate) fn name_of(spot: &Spot) -> gridlane_core::Result<Url> {
+    Url::from_path(Path::new(&ResourcePath::of_names(spot.names()).to_string()))
 }
 
 /// The target of a file that comes: opened when the copy's turn has come.

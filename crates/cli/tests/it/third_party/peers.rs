@@ -252,7 +252,7 @@ fn gfal2_between_two_of_us() {
 fn large_files() {
     let size = if is_long_run() { 1_000_000_000 } else { 100_000_000 };
     let bytes = content(9411, size);
-    for pair in [Pair::gridlane_and_xrootd(), Pair::xrootd_and_gridlane()] {
+    for pair in [Pair::gridlane_and_xrootd(), Pair::xrootd_and_gridlane(), Pair::gridlane_twice()] {
         for (scheme, mode) in
             [("http", Mode::Pull), ("https", Mode::Push), ("https", Mode::Pull), ("http", Mode::Push)]
         {

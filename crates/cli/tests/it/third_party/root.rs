@@ -9,7 +9,9 @@ use crate::support::client::{Outcome, Running, run};
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::xrootd::Xrootd;
-use crate::support::{DEADLINE, MIB, Scratch, assert_same, content, names, occupied_bytes, until};
+use crate::support::{
+    DEADLINE, MIB, Scratch, assert_same, content, is_long_run, names, occupied_bytes, until,
+};
 
 /// The exit code of xrdcp for an error of a server.
 const ERROR_OF_SERVER: i32 = 54;
@@ -88,7 +90,8 @@ fn xrdcp(arguments: &[&str]) -> Command {
 
 /// Files of many sizes, each of a name of its own.
 fn files() -> Vec<(String, Arc<Vec<u8>>)> {
-    let sizes = [("zero", 0), ("one", 1), ("some", 30 * MIB + 7)];
+    let large = if is_long_run() { 1_000_000_000 } else { 30 * MIB + 7 };
+    let sizes = [("zero", 0), ("one", 1), ("some", large)];
     sizes.into_iter().map(|(name, size)| (name.to_owned(), content(4000 + size as u64, size))).collect()
 }
 
@@ -233,4 +236,25 @@ fn a_destination_that_was_killed_goes_on_with_what_it_has() {
     let record: serde_json::Value = serde_json::from_str(record).unwrap();
     let moved = record["moved_bytes"].as_u64().unwrap();
     assert!(moved < 55 * MIB as u64, "{record}");
+}
+
+/// Without a connection to itself, which the rules about addresses refuse where it is not on loopback; and not onto itself.
+#[test]
+fn within_one_server() {
+    let scratch = Scratch::new();
+    let log = scratch.join("access.log");
+    let server = Peer::ours(&["--access-log", log.to_str().unwrap()]);
+    let bytes = content(4100, MIB + 3);
+    server.put("f", &bytes);
+    run(xrdcp(&[&server.url("f"), &server.url("g")])).ok();
+    assert_same(&server.read("g"), &bytes);
+    let copy = || {
+        fs::read_to_string(&log).unwrap().lines().find(|line| line.contains("\"copy\":")).map(str::to_owned)
+    };
+    until("the copy is in the log", || copy().is_some());
+    let copy = copy().unwrap();
+    assert!(copy.contains("\"copy\":\"local\"") && copy.contains("\"remotes\":[]"), "{copy}");
+    run(xrdcp(&["-f", &server.url("f"), &server.url("f")])).exits(ERROR_OF_SERVER);
+    assert_same(&server.read("f"), &bytes);
+    assert_eq!(server.hidden_bytes(), 0);
 }
