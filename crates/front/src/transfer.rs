@@ -165,7 +165,8 @@ impl<'a> Sender<'a> {
         let mut done = 0;
         while done < len {
             let offset = at + done as u64;
-            if let Some(count) = self.load(object, offset, len - done)? {
+            let mut would_wait = false;
+            if let Some(count) = self.load(object, offset, len - done, &mut would_wait)? {
                 if offset + count as u64 == end {
                     self.check_unchanged(object).await?;
                 }
@@ -176,7 +177,11 @@ impl<'a> Sender<'a> {
             }
             let buffer = buffer.get_or_insert_with(|| data.buffers.lend());
             let warm = if self.stream.is_tls() { (len - done).min(TLS_BYTES) } else { len - done };
-            let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
+            let at_once = match would_wait {
+                true => None,
+                false => object.read_at_nowait(&mut buffer[..warm], offset)?,
+            };
+            let count = match at_once {
                 Some(count) => count,
                 None => {
                     self.has_waited = true;
@@ -195,9 +200,20 @@ impl<'a> Sender<'a> {
         Ok(done)
     }
 
-    /// Reads what can be had at once to where TLS encrypts it; `None`: it has to pass through a buffer.
-    fn load(&mut self, object: &dyn Object, offset: u64, len: usize) -> io::Result<Option<usize>> {
-        match self.stream.load(len, |places| object.read_vectored_at_nowait(places, offset))? {
+    /// Reads what can be had at once to where TLS encrypts it; `None`: it has to pass through a buffer. Says if it `would_wait`.
+    fn load(
+        &mut self,
+        object: &dyn Object,
+        offset: u64,
+        len: usize,
+        would_wait: &mut bool,
+    ) -> io::Result<Option<usize>> {
+        let read = |places: &mut [io::IoSliceMut<'_>]| {
+            let found = object.read_vectored_at_nowait(places, offset)?;
+            *would_wait = found.is_none();
+            Ok(found)
+        };
+        match self.stream.load(len, read)? {
             Some(0) => Err(shrunk()),
             loaded => Ok(loaded),
         }

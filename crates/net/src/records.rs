@@ -209,8 +209,8 @@ impl Records {
         !self.is_ended && !self.owes_update && self.sealer.sequence + (records as u64) < self.sealed_max
     }
 
-    /// Encrypts `bytes` of plaintext that lie in their [places](crate::framing::places) at the front of `out` already; returns how many bytes the
-    /// records take. [`Records::may_seal`] has said so of them.
+    /// Encrypts `bytes` of plaintext that lie in their [places](crate::framing::places) at the front of `out` already; returns
+    /// how many bytes the records take. It is an error unless [`Records::may_seal`] allows so many of them.
     pub(crate) fn seal_placed(&mut self, bytes: usize, out: &mut [u8]) -> Result<usize, Error> {
         if !self.may_seal(bytes.div_ceil(TLS_RECORD_BYTES_MAX)) {
             return Err(Error::EncryptError);

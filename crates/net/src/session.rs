@@ -178,7 +178,7 @@ impl Session {
         }
         if self.sent == self.filled {
             self.outgoing = None;
-            (self.sent, self.filled) = (0, 0);
+            (self.sent, self.filled, self.loaded) = (0, 0, 0);
         }
         if self.plain.is_empty() {
             self.plain = Vec::new();
@@ -199,7 +199,7 @@ impl Session {
     pub fn transmitted(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.filled {
-            (self.sent, self.filled) = (0, 0);
+            (self.sent, self.filled, self.loaded) = (0, 0, 0);
         }
     }
 

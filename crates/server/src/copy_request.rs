@@ -268,7 +268,7 @@ impl Request<'_> {
         // A server that does not know the field ignores it; with a signed URL it would be one that was not signed.
         let modified = (!copy.no_head).then_some(metadata.modified);
         let goal = Goal::Away { url: url.clone(), overwrite: copy.overwrite, modified };
-        // What goes out by a push is sent as what goes out by a GET is.
+        // The limit of all that this server sends.
         let limit = self.service.front.data.pace.clone();
         let options = Options { checksum: kept(&stored), limit, ..Options::default() };
         let sources = vec![name_of(self.spot).map_err(|error| refusal::reply(&error))?];

@@ -377,6 +377,20 @@ mod tests {
         assert!(turns.brief_now(BriefKind::Write).is_none(), "the last one waited");
     }
 
+    /// What only takes long, or is kept from its processor by others, is no wait for the device.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn brief_operations_that_do_not_wait_have_no_turns() {
+        let turns = Turns::default();
+        let works = || {
+            let begun = Instant::now();
+            while begun.elapsed() < 2 * PAGE_CACHE_MAX {}
+        };
+        turns.brief(BriefKind::Write).await.run(works);
+        for _ in 0..3 {
+            turns.brief_now(BriefKind::Write).expect("the last one did not wait").run(works);
+        }
+    }
+
     /// What hangs at one device costs nothing at another.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn each_device_has_turns_of_its_own() {

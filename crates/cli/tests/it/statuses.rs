@@ -244,5 +244,9 @@ fn a_server_that_fails_a_get_for_its_checksum_is_asked_for_the_bytes_alone() {
         assert_copied(&target, &bytes);
         let sha256 = crate::support::checksum(gridlane_core::ChecksumKind::Sha256, &bytes);
         assert_eq!(outcome.summary()["checksum"], sha256.to_string(), "{}", outcome.describe());
+        let mut ask = gridlane();
+        ask.args(["checksum", "--type", "sha256", &server.url("f")]);
+        let said = run(ask).exits(0).text();
+        assert!(said.contains(&sha256.hex()), "{said}");
     }
 }

@@ -36,6 +36,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::failure::stopped;
 use super::proof::compare_unstated;
 use super::terms::{Copied, Progress, Unstated};
+use crate::copies::rules::is_itself;
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
 use words::{at_source, at_target, of_copy, unable};
@@ -250,10 +251,7 @@ fn refuse_itself(source: &Source, target: &Url, there: Option<&StatText>) -> Res
     let file = |stat: &StatText| (stat.id, stat.size_bytes, stat.modified_s);
     let is_it = there.is_some_and(|there| there.id != 0 && file(there) == file(&source.stat));
     match is_named_so || is_it {
-        true => {
-            let message = "the source and the target are one file";
-            Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(target))
-        }
+        true => Err(is_itself(target)),
         false => Ok(()),
     }
 }

@@ -244,6 +244,11 @@ fn what_is_loaded_is_sent_when_it_is_said_and_else_forgotten() {
     carry(&mut client, &mut server);
     let (count, _) = server.read(&mut came).unwrap();
     assert_eq!(came[..count], *b"other");
+    // Its place is given up.
+    assert_eq!(client.load(10, fill).unwrap(), Some(10));
+    client.transmitted(0);
+    client.seal_loaded().unwrap();
+    assert!(client.output().is_empty());
     // Behind the end, and with rustls' records, bytes go the other way.
     client.close().unwrap();
     assert_eq!(client.load(10, |_| panic!("behind the end")).unwrap(), None);

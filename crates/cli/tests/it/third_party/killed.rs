@@ -210,11 +210,12 @@ fn copies_whose_servers_are_killed_at_random_arrive_without_a_wrong_byte() {
         kills
     });
     assert!(kills > 3 && failed.load(Relaxed) > 3, "{kills} kills broke {failed:?} copies off");
-    // A source that dies costs what was on the way to the copies that go on; a destination, what a journal did not tell of.
+    // A source that dies costs what was on the way to the copies that go on; a destination, what a journal did not tell of. On
+    // average that is far less than it may be; four times as much comes where a destination forgets what it had.
     let again = (relay.bytes() as usize).saturating_sub(copies * size);
     let times = broken_off.load(Relaxed) + kills;
     assert!(
-        again < times * AGAIN_BYTES.min(size),
+        again < times * AGAIN_BYTES.min(size) / 4,
         "{again} bytes came again at {kills} kills, {broken_off:?} breaks"
     );
     assert_eq!(destination.visible().len(), copies);
