@@ -198,13 +198,14 @@ impl Request<'_> {
 
     async fn pull(&self, third_party: &ThirdParty, copy: &CopyRequest) -> Result<Ends, Reply> {
         // One of our own names means a file that is here already.
-        let own = |remote: &Remote| {
-            let source = Destination::read(remote.url.as_str()).ok()?;
+        let own = |url: &Url| {
+            let source = Destination::read(url.as_str()).ok()?;
             self.origin.is_ours(self.service, &source).then_some(source)
         };
-        let elsewhere: Vec<&Remote> = copy.remotes.iter().filter(|remote| own(remote).is_none()).collect();
+        let elsewhere: Vec<&Remote> =
+            copy.remotes.iter().filter(|remote| own(&remote.url).is_none()).collect();
         if elsewhere.is_empty()
-            && let Some(source) = copy.remotes.first().and_then(own)
+            && let Some(source) = copy.remotes.first().and_then(|remote| own(&remote.url))
         {
             let from = self.spot_of(&source.resource_path().map_err(refused)?, "the Source")?;
             from.check(Operation::Read)?;
@@ -229,8 +230,9 @@ impl Request<'_> {
             };
             match described {
                 Ok(Ok(Some(replicas))) => {
-                    sources =
-                        replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File).collect();
+                    let named = replicas.sources.into_iter().filter(|url| url.scheme() != Scheme::File);
+                    let (here, elsewhere): (Vec<Url>, Vec<Url>) = named.partition(|url| own(url).is_some());
+                    sources = if elsewhere.is_empty() { here } else { elsewhere };
                     options.known = replicas.known;
                     room = replicas.room;
                 }

@@ -505,20 +505,13 @@ impl Initiator {
         let used: Vec<Url> = attempt.sources.iter().map(|url| (*url).clone()).collect();
         let ends = tokio::select! {
             biased;
-            () = stop.as_mut() => {
-                // Whether it is right is not known, and nobody waits for the answer.
-                // Where it was to replace nothing, and was made, nothing was there.
-                if !task.replaces || looked.there == There::Nothing {
-                    let _ = remove(client, target).await;
-                }
-                return Err(Failed::File(stopped()));
-            }
+            () = stop.as_mut() => return Err(given_up(task, looked).await),
             ends = verify::look(client, &used, target, size_bytes, options) => ends.map_err(Failed::File)?,
         };
         let compared = match ends.compare(target, size_bytes, options) {
             Ok(compared) if lacks_proof(&compared, task) => tokio::select! {
                 biased;
-                () = stop.as_mut() => Err(stopped()),
+                () = stop.as_mut() => return Err(given_up(task, looked).await),
                 compared = prove(task) => compared,
             },
             compared => compared,
@@ -680,6 +673,16 @@ async fn may_upload(mode: Mode, task: &Task<'_>, looked: &mut Looked) -> std::re
             Err(Failed::Way(Error::new(ErrorKind::Unsupported, message).endpoint(task.target)))
         }
     }
+}
+
+/// Ends a copy that a server has made and that is not compared any more: whether it is right is not known. What has replaced nothing is
+/// removed.
+async fn given_up(task: &Task<'_>, looked: &Looked) -> Failed {
+    // Where it was to replace nothing, and was made, nothing was there.
+    if !task.replaces || looked.there == There::Nothing {
+        let _ = remove(task.client, task.target).await;
+    }
+    Failed::File(stopped())
 }
 
 /// True if the server of a source is not reached.

@@ -381,6 +381,17 @@ fn a_replica_here_is_passed_by_where_there_are_others() {
     assert!(answered.text.contains("Copy-Sources: 1\r\n"), "{answered:?}");
     answered.succeeds();
     assert_same(&fs::read(destination.exported("g")).unwrap(), &bytes);
+    // The same of those that a metalink names.
+    let urls = [&destination, &source].map(|home| format!("<url>{}</url>", home.url("f"))).concat();
+    let metalink = format!(
+        "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\">{urls}</file></metalink>"
+    );
+    source.put("f.meta4", metalink.as_bytes());
+    let described = format!("Source: {}", source.url("f.meta4"));
+    let answered = Asking::copy(&destination.url("h"), &[&described]).end();
+    assert!(answered.text.contains("Copy-Sources: 1\r\n"), "{answered:?}");
+    answered.succeeds();
+    assert_same(&fs::read(destination.exported("h")).unwrap(), &bytes);
 }
 
 #[test]
