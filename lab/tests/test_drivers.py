@@ -14,7 +14,6 @@ import gridlane_lab.drivers  # noqa: F401
 from gridlane_lab import registry
 from gridlane_lab.driver import Availability, Reading
 from gridlane_lab.drivers import common
-from gridlane_lab.drivers.aria2c import mean_rate_bytes_per_s
 from gridlane_lab.drivers.curl import markers
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Kind
@@ -116,12 +115,6 @@ def test_markers_without_a_last_line_are_no_success():
     assert not found.is_success and not found.is_failure
     assert markers(body + "success: Created\n").is_success
     assert markers(body + "failed: no\n").is_failure
-
-
-def test_aria2c_has_a_mean_rate():
-    text = json.loads((RECORDED / "aria2c-two.json").read_text())["stdout"]
-    assert mean_rate_bytes_per_s(text) > 1e6
-    assert mean_rate_bytes_per_s("nothing") is None
 
 
 def test_reads_are_counted(tmp_path):

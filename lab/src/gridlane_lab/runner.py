@@ -194,8 +194,6 @@ class LabRunner(Runner):
         yield from pathcheck.of_run(after, run.run_id, "after")
         run.void = run.void or pathcheck.void_reason([*before, *after])
         yield from rows.of_run(run, measured, found)
-        if not self._options.keep_raw and found.status is Status.OK:
-            shutil.rmtree(run.raw, ignore_errors=True)
 
     def _missing(self, scenario: Scenario, driver: ToolDriver) -> Verdict | None:
         """The verdict over a cell whose tool or server is not on this machine."""

@@ -23,7 +23,6 @@ _EXITS = {
     29: ("source", "transfer", "server temporarily overloaded"),
     32: ("source", "verify", "checksum mismatch"),
 }
-_PREFIXES = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 @register_tool
@@ -77,7 +76,7 @@ class Aria2c(ToolDriver):
         return Command((*argv, *flags_of(task), *task.sources), environment_of(task))
 
     def read(self, task: Task, output: Output) -> Reading:
-        """Its table of results has the mean rate, and nothing about its sources."""
+        """Its table of results has nothing about its sources."""
         text = text_of(output.stdout) + text_of(output.stderr)
         if output.exit_code == 0:
             return Reading(bytes_moved=task.size_bytes if re.search(r"\|OK +\|", text) else None)
@@ -89,9 +88,3 @@ class Aria2c(ToolDriver):
             error_phase=phase or said["error_phase"],
             error=said["error"] if said["error"] != f"exit {output.exit_code}" else words or said["error"],
         )
-
-
-def mean_rate_bytes_per_s(text: str) -> float | None:
-    """The rate in its table of results."""
-    found = re.search(r"\|OK +\| +([\d.]+)([KMG]i)?B/s\|", text)
-    return float(found[1]) * _PREFIXES[found[2] or ""] if found else None

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from gridlane_lab.driver import Availability, Command, Output, Task
 from gridlane_lab.errors import ExitCode, LabError
@@ -182,11 +181,6 @@ def need_one_source(driver: str, task: Task) -> str:
 def is_url(place: str) -> bool:
     """Whether a source or target is no path of the host."""
     return re.match(r"^[a-z][a-z0-9+]*://", place) is not None
-
-
-def path_part(url: str) -> str:
-    """The path of a URL, with one slash in front."""
-    return "/" + urlsplit(url).path.lstrip("/")
 
 
 # --- Copies that are read afterwards ------------------------------------------------------------------------

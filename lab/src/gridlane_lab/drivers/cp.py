@@ -31,7 +31,7 @@ class Cp(ToolDriver):
             need_one_source(self.name, task).removeprefix("file://"),
             task.target,
         )
-        return Command(argv, dict(task.scenario.tool[0].environment), at_host=True)
+        return Command(argv, dict(task.scenario.tool[0].environment))
 
     def read(self, task: Task, output: Output) -> Reading:
         """It says nothing unless it fails."""
