@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gridlane_lab import __version__, analysis, claims, matrix, plan, record, registry, scenario
+from gridlane_lab import __version__, analysis, claims, matrix, plan, record, registry, scenario, workspace
 from gridlane_lab.driver import RunnerOptions
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import Cell, Expansion
@@ -158,7 +158,7 @@ def _plan(options: argparse.Namespace) -> int:
         if options.cells:
             for cell in expansion.cells:
                 _print_cell(cell)
-    plan.check(estimate, whole, options.work)
+    plan.check(estimate, whole, workspace.disk_directory())
     return ExitCode.OK
 
 
@@ -179,7 +179,7 @@ def _run(options: argparse.Namespace) -> int:
         cells = expansion.cells
         estimate = plan.make(whole, cells)
         if not options.anyway:
-            plan.check(estimate, whole, options.work)
+            plan.check(estimate, whole, workspace.disk_directory())
         _print_plan(whole, options.size, expansion, estimate, _absent(whole))
         directory = RunDirectory.create(options.out, whole.to_json(), options.file.read_text())
     _exit_on_signals()

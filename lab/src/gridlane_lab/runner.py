@@ -224,7 +224,7 @@ class LabRunner(Runner):
     def _files(self, scenario: Scenario) -> list[Made]:
         if scenario.work.kind == "raw_network":
             return [_no_file(scenario)]
-        return self._shelf.need(scenario, scenario.file_of(), _storage(scenario))
+        return self._shelf.need(scenario, scenario.file_of(), space.storage(scenario))
 
     # --- Networks and servers ---------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class LabRunner(Runner):
     def _export(self, segment: Segment, scenario: Scenario, place: str) -> Path:
         """What a place serves: files at the top, and a directory `put` that clients may write to."""
         if place not in segment.exports:
-            base = self._workspace.memory if _storage_at(scenario, place) == "tmpfs" else self._workspace.disk
+            base = self._workspace.memory if space.storage_at(scenario, place) == "tmpfs" else self._workspace.disk
             export = base / f"network-{self._networks}-{place}" / "export"
             (export / "put").mkdir(parents=True)
             for directory in (export.parent, export):
@@ -389,20 +389,6 @@ def _server_of(scenario: Scenario) -> Server | None:
 
 def _key(scenario: Scenario) -> str:
     return scenario.network_key()
-
-
-def _storage(scenario: Scenario) -> str:
-    """Where the files of a run are: as its first source has them."""
-    sources = scenario.work.chosen_sources() or [scenario.work.target_site]
-    return _storage_at(scenario, sources[0])
-
-
-def _storage_at(scenario: Scenario, place: str) -> str:
-    if scenario.topology is not None:
-        for site in scenario.topology.site:
-            if place == site.name or place.rpartition("-")[0] == site.name:
-                return site.storage
-    return "tmpfs"
 
 
 def _no_file(scenario: Scenario) -> Made:
