@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from gridlane_lab.driver import Availability, Command, Output, Task
 from gridlane_lab.errors import ExitCode, LabError
@@ -305,8 +306,16 @@ def cause(text: str | None) -> tuple[str | None, str | None]:
     return None, None
 
 
-def failure(output: Output, *texts: str) -> dict[str, str | None]:
-    """The fields of a `Reading` after a failure, from what the tool said; none after a success."""
+class Failure(TypedDict, total=False):
+    """The fields of a `Reading` that tell of a failure, to be handed over as they are; none after a success."""
+
+    error: str | None
+    error_scope: str | None
+    error_phase: str | None
+
+
+def failure(output: Output, *texts: str) -> Failure:
+    """What a tool said of its failure, in the first text that says something."""
     if output.exit_code == 0:
         return {}
     said = next((found for found in (message(text) for text in texts) if found), None)
