@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from gridlane_lab import __version__, analysis, claims, matrix, plan, record, registry, scenario, workspace
 from gridlane_lab.driver import RunnerOptions
+from gridlane_lab.drivers.common import gridlane_binary, gridlane_path
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import Cell, Expansion
 from gridlane_lab.progress import Meter
@@ -337,17 +338,14 @@ def _git() -> tuple[str | None, bool | None]:
 
 
 def _gridlane(options: argparse.Namespace) -> Path:
-    """The binary: as given, or where `make build` leaves it."""
-    if options.gridlane is not None:
-        path = Path(options.gridlane)
-    else:
-        root = Path(__file__).resolve().parents[3]
-        built = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release" / "gridlane"
-        path = Path(os.environ.get("GRIDLANE_LAB_BINARY", built))
-    if not os.access(path, os.X_OK):
-        raise LabError("is no program", where=str(path), hint="run `make build`, or give --gridlane",
+    """The binary, absolute: as given, else as the drivers find it."""
+    if options.gridlane is not None and not os.access(options.gridlane, os.X_OK):
+        raise LabError("is no program", where=str(options.gridlane), hint="run `make build`, or give another",
                        code=ExitCode.NOT_FOUND)  # fmt: skip
-    return path.resolve()
+    path = gridlane_path()
+    if path is None:
+        raise LabError(gridlane_binary().reason, hint="or give --gridlane", code=ExitCode.NOT_FOUND)
+    return Path(path).resolve()
 
 
 def _absent(whole: Scenario) -> dict[str, str]:

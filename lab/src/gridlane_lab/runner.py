@@ -22,7 +22,7 @@ from gridlane_lab import credentials, machine, pathcheck, record, registry, rows
 from gridlane_lab import sites as places
 from gridlane_lab.agents import AgentError
 from gridlane_lab.driver import Availability, Export, Progress, Runner, RunnerOptions, RunningServer, ToolDriver
-from gridlane_lab.drivers.common import find, gridlane_binary
+from gridlane_lab.drivers.common import find, gridlane_binary, gridlane_path
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.identity import Identity, IdentityError
 from gridlane_lab.matrix import Cell, Turn
@@ -234,7 +234,7 @@ class LabRunner(Runner):
             return self._segment
         self._close_segment()
         self._networks += 1
-        gridlane = gridlane_binary().path
+        gridlane = gridlane_path()
         sites = places.make_sites(scenario, self._workspace, gridlane, self._networks)
         try:
             directory = self._workspace.memory / f"network-{self._networks}"

@@ -20,7 +20,7 @@ from gridlane_lab import credentials, processes, rows, space
 from gridlane_lab.agents import RemoteAgent
 from gridlane_lab.compare import Comparer, Comparison
 from gridlane_lab.driver import RunningServer, Task, ToolDriver
-from gridlane_lab.drivers.common import gridlane_binary
+from gridlane_lab.drivers.common import gridlane_path
 from gridlane_lab.endpoint_files import url_of
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.identity import Identity
@@ -113,7 +113,7 @@ class RunPlan:
     def measure(self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts) -> rows.Measured:
         """Makes the transfers, and compares what arrived."""
         work = self._scenario.work
-        comparer = Comparer(work.duration_s > 0, gridlane_binary().path)
+        comparer = Comparer(work.duration_s > 0, gridlane_path())
         comparisons: dict[int, Future[Comparison]] = {}
 
         def compare(attempt: Attempt) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from gridlane_lab import processes
 from gridlane_lab.driver import Availability, Command, Output, Task
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Option
@@ -21,9 +22,6 @@ HELPERS = Path(__file__).resolve().parent.parent / "helpers"
 
 # Asking a program for its version takes no longer, or something is wrong with it.
 VERSION_S = 20
-
-# Programs of the system that stand outside of an ordinary user's path.
-_MORE_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 # A message of a tool that is kept in a row has at most so many characters.
 _MESSAGE_MAX = 300
@@ -35,7 +33,7 @@ _MESSAGE_MAX = 300
 def find(name: str, package: str, version: Sequence[str] = ("--version",), variable: str | None = None) -> Availability:
     """A program of the path, or that the environment `variable` names. `package` is Debian's."""
     named = os.environ.get(variable) if variable else None
-    path = shutil.which(named or name, path=_path())
+    path = processes.find(named or name)
     if path is None:
         if named:
             return Availability(None, None, reason=f"{variable} names {named}, which is no program")
@@ -74,7 +72,7 @@ def file_sha256(path: str) -> str | None:
 
 def gridlane_binary() -> Availability:
     """The binary under test, with its version."""
-    path = _gridlane_path()
+    path = gridlane_path()
     if path is None:
         named = os.environ.get("GRIDLANE_LAB_BINARY")
         named_wrong = f"GRIDLANE_LAB_BINARY names {named}, which is no program"
@@ -82,8 +80,8 @@ def gridlane_binary() -> Availability:
     return Availability(path, version_of([path, "--version"]), file_sha256(path))
 
 
-def _gridlane_path() -> str | None:
-    """`GRIDLANE_LAB_BINARY`, else the release build of the checkout, else that of the path."""
+def gridlane_path() -> str | None:
+    """The binary under test: `GRIDLANE_LAB_BINARY`, else the release build of the checkout, else that of the path."""
     root = Path(__file__).resolve().parents[4]
     built = root / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / "gridlane"
     named = os.environ.get("GRIDLANE_LAB_BINARY")
@@ -93,14 +91,10 @@ def _gridlane_path() -> str | None:
 def program(driver: str, name: str, variable: str | None = None) -> str:
     """The path of a program that a command begins with. It asks for no version: that takes time before a transfer."""
     named = os.environ.get(variable) if variable else None
-    path = _gridlane_path() if name == "gridlane" else shutil.which(named or name, path=_path())
+    path = gridlane_path() if name == "gridlane" else processes.find(named or name)
     if path is None:
         raise LabError(f"{name} is not installed", where=f"driver {driver}", code=ExitCode.UNSUPPORTED)
     return path
-
-
-def _path() -> str:
-    return f"{os.environ.get('PATH', '')}:{_MORE_PATH}"
 
 
 @functools.cache
