@@ -99,7 +99,7 @@ class Copy(Fake):
     name = "fake-cp"
 
     def command(self, task):
-        return Command(("cp", task.sources[0].removeprefix("file://"), task.target), at_host=True)
+        return Command(("cp", task.sources[0].removeprefix("file://"), task.target))
 
 
 ALL = [Fetch, Again, Lying, Short, Nothing, Failing, Hanging, Missing, Copy]

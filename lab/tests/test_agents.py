@@ -4,11 +4,13 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from gridlane_lab import agent as agent_program
 from gridlane_lab import processes
 from gridlane_lab.agents import AgentError, RemoteAgent
 
@@ -49,6 +51,33 @@ def test_json_lines_keep_their_time(agent, tmp_path):
     (first, one), (second, other) = ended["events"]
     assert (one, other) == ('{"a": 1}\n', '{"a": 2}\n') and second - first > 0.15
     assert (tmp_path / "stdout").read_text() == '{"a": 1}\nno\n{"a": 2}\n'
+
+
+def test_lines_without_end_are_no_events(tmp_path):
+    reading, writing = os.pipe()
+    said = b'{"a": 1}\n{"long": "' + b"x" * 100_000 + b'"}\n{"type": "summary"}\n{"no end": '
+    writer = threading.Thread(target=lambda: (os.write(writing, said), os.close(writing)))
+    writer.start()
+    events = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent_program, "EVENT_BYTES_MAX", 1000)
+        agent_program._read_lines(reading, str(tmp_path / "all"), events)
+    writer.join()
+    assert [line for _, line in events] == ['{"a": 1}\n', '{"type": "summary"}\n', '{"no end": ']
+    assert (tmp_path / "all").read_bytes() == said
+
+
+def test_events_are_no_more_than_their_room(tmp_path):
+    file = tmp_path / "said"
+    file.write_bytes(b'{"type": "progress"}\n' * 100 + b'{"type": "summary"}\n' * 100)
+    events = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent_program, "EVENTS_BYTES_MAX", 1000)
+        agent_program._read_lines(os.open(file, os.O_RDONLY), str(tmp_path / "all"), events)
+    kept = [line for _, line in events]
+    assert 400 < sum(len(line) for line in kept if "progress" in line) <= 500
+    assert 900 < sum(map(len, kept)) <= 1000
+    assert (tmp_path / "all").read_bytes() == file.read_bytes()
 
 
 def test_a_limit_ends_a_command_with_what_it_has_started(agent, tmp_path):

@@ -187,3 +187,39 @@ def test_what_was_cut_off_is_extrapolated(tmp_path):
     for o in cut:
         assert o.value("wall_s") is None
         assert o.extrapolated_s == pytest.approx(1000 * o.levels["fraction"] * 0.305, rel=0.05)
+
+
+def twins(tmp_path):
+    file = tmp_path / "twins.toml"
+    twin = '[[tool]]\nname = "gridlane-again"\ndriver = "gridlane"\n'
+    file.write_text(synthetic.ROUND_TRIPS.replace("[work]\n", f"{twin}[work]\n", 1))
+    return scenario.load(file)
+
+
+def test_the_same_twice_calibrates_both_gates(tmp_path):
+    noise = [1.01, 0.98, 1.02, 0.99, 1.03, 0.97, 1.005, 0.985]
+    rows = [observed("gridlane", block, 100 * one) for block, one in enumerate(noise)]
+    rows += [observed("gridlane-again", block, 100.0) for block in range(8)]
+    rows += [observed("aria2c", block, 50.0) for block in range(8)]
+    found = {one.gate: one for one in claims.calibrate(twins(tmp_path), rows)}
+    assert set(found) == {"claims", "figures"}
+    for one in found.values():
+        assert (one.first, one.second, one.blocks) == ("gridlane", "gridlane-again", 8)
+        assert one.ratio == pytest.approx(1, abs=0.01) and not one.is_alarm
+        assert one.false_alarms.rate < 0.25
+    # By order statistics, an alarm needs all eight on one side: 2 of 2^8.
+    assert found["claims"].false_alarms.rate < 0.05
+
+
+def test_a_drift_between_the_same_is_found(tmp_path):
+    rows = [observed("gridlane", block, 110.0 + block) for block in range(8)]
+    rows += [observed("gridlane-again", block, 100.0) for block in range(8)]
+    found = claims.calibrate(twins(tmp_path), rows)
+    assert len(found) == 2 and all(one.is_alarm for one in found)
+
+
+def test_what_is_not_the_same_twice_calibrates_nothing(tmp_path):
+    rows = [observed(tool, block, 100.0) for tool in ("gridlane", "aria2c") for block in range(8)]
+    assert claims.calibrate(twins(tmp_path), rows) == []
+    few = [observed(tool, block, 100.0) for tool in ("gridlane", "gridlane-again") for block in range(5)]
+    assert claims.calibrate(twins(tmp_path), few) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import synthetic
@@ -88,6 +90,15 @@ def test_plan_refuses(file, capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as error:
         cli.main(["plan", file, "--blocks", "0"])
     assert error.value.code == ExitCode.USAGE
+
+
+def test_plan_looks_for_room_where_files_on_disk_go(file, capsys, monkeypatch, tmp_path):
+    on_disk = Path(file)
+    on_disk.write_text(on_disk.read_text().replace('{ name = "bonn"', '{ name = "bonn", storage = "disk"', 1))
+    monkeypatch.setenv("GRIDLANE_LAB_DISK", str(tmp_path))
+    free = {str(tmp_path): 1}
+    monkeypatch.setattr(plan.shutil, "disk_usage", lambda place: SimpleNamespace(free=free.get(str(place), 10**15)))
+    assert f"of disk in {tmp_path}, and 1 B are there" in refused(capsys, ExitCode.NO_SPACE, "plan", file, "--json")
 
 
 def test_run_keeps_everything_and_reports(file, gridlane, capsys, tmp_path):

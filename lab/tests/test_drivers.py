@@ -14,7 +14,6 @@ import gridlane_lab.drivers  # noqa: F401
 from gridlane_lab import registry
 from gridlane_lab.driver import Availability, Reading
 from gridlane_lab.drivers import common
-from gridlane_lab.drivers.aria2c import mean_rate_bytes_per_s
 from gridlane_lab.drivers.curl import markers
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Kind
@@ -118,10 +117,10 @@ def test_markers_without_a_last_line_are_no_success():
     assert markers(body + "failed: no\n").is_failure
 
 
-def test_aria2c_has_a_mean_rate():
-    text = json.loads((RECORDED / "aria2c-two.json").read_text())["stdout"]
-    assert mean_rate_bytes_per_s(text) > 1e6
-    assert mean_rate_bytes_per_s("nothing") is None
+def test_rclone_may_say_what_is_no_object(tmp_path):
+    said = {"stdout": "", "stderr": '3\n[1]\n{"stats": {"bytes": 7}}\n', "exit_code": 1, "wall_s": 1, "events": []}
+    one = tasks.task("rclone", {}, ["https://a/f"], "/t/f", tmp_path)
+    assert registry.tool("rclone").read(one, tasks.output(tmp_path, said)).bytes_moved == 7
 
 
 def test_reads_are_counted(tmp_path):
@@ -254,6 +253,26 @@ def test_fdt_gives_the_file_its_name(tmp_path):
         ["/bin/sh", "-c", _MOVE, "fdt", str(tmp_path / "d"), str(tmp_path / "target"), "/bin/sh", "-c",
          'echo bytes > "$0/name"', str(tmp_path / "d")], check=True)  # fmt: skip
     assert (tmp_path / "target").read_text() == "bytes\n" and not (tmp_path / "d").exists()
+
+
+def test_the_guide_s_example_of_a_tool(tmp_path, monkeypatch):
+    """Its code as it stands, with nothing but what it says where the names come from."""
+    from gridlane_lab import driver
+    from gridlane_lab.drivers import installed
+
+    guide = (Path(__file__).parents[2] / "docs/guides/lab.md").read_text()
+    begin = guide.index("    @register_tool\n")
+    lines = guide[begin : guide.index("\nand its name in", begin)].splitlines()
+    code = "\n".join(line.removeprefix("    ") for line in lines)
+    monkeypatch.setattr(registry, "_tools", {})
+    names = {**vars(driver), **vars(common), **vars(installed), "register_tool": registry.register_tool}
+    exec(compile(code, "lab.md", "exec"), names)
+    assert argv("wget", {}, ["https://a/f"], "/t/f", tmp_path) == [
+        "/bin/wget", "--quiet", "--tries=1", "--output-document=/t/f", "https://a/f",
+    ]  # fmt: skip
+    said = {"stdout": "", "stderr": "wget: unable to resolve host\n", "exit_code": 4, "wall_s": 1, "events": []}
+    one = tasks.task("wget", {}, ["https://a/f"], "/t/f", tmp_path)
+    assert registry.tool("wget").read(one, tasks.output(tmp_path, said)).error == "wget: unable to resolve host"
 
 
 # --- Mistakes ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import synthetic
 
-from gridlane_lab import bound, matrix, paths, plan, scenario
+from gridlane_lab import bound, matrix, paths, plan, scenario, space
 from gridlane_lab.errors import ExitCode, LabError
 
 
@@ -85,6 +85,15 @@ def test_a_plan_counts_everything(tmp_path):
     assert estimate.memory_bytes == 501_000_000 + 500_000_000 + plan.PROGRAMS_BYTES
     assert 300 < estimate.time_s < 1200
     assert estimate.assumed_cells == 0 and estimate.cut_cells == 0
+
+
+def test_a_plan_and_a_run_count_the_same(tmp_path):
+    """What a run refuses for want of room, the plan refuses before."""
+    text = synthetic.MULTI_SOURCE.replace('{ name = "near"', '{ name = "near", storage = "disk"', 1)
+    whole, found = cells(tmp_path, text)
+    estimate, needed = plan.make(whole, found), space.needs(found)
+    assert needed.disk_bytes == 501_000_000 and needed.memory_bytes == 500_000_000
+    assert (estimate.memory_bytes, estimate.disk_bytes) == (500_000_000 + plan.PROGRAMS_BYTES, 501_000_000)
 
 
 def test_single_reads_wait_and_are_cut(tmp_path):

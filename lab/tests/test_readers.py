@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import random
@@ -37,6 +38,11 @@ class Server(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
 
+    def handle(self) -> None:
+        # Clients leave when they have heard enough.
+        with contextlib.suppress(ConnectionError):
+            super().handle()
+
     def do_GET(self) -> None:
         self.server.requests += 1
         behaviour = self.server.behaviour
@@ -47,6 +53,16 @@ class Server(BaseHTTPRequestHandler):
             return
         if self.path == "/absent":
             self.answer(404, b"")
+        elif behaviour == "endless":
+            self.send_response(206)
+            self.send_header("Content-Range", "bytes 0-999/1000")
+            self.end_headers()
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(CONTENT)
+        elif behaviour == "huge":
+            self.answer(206, CONTENT, "bytes 0-999999/1000000")
         elif not asked or behaviour == "ignores" or (behaviour == "limits" and len(asked) > 3):
             self.answer(200, CONTENT)
         elif len(asked) == 1 or behaviour == "first only":
@@ -233,6 +249,29 @@ def test_vectors_are_one_request(server):
     assert transport.read_vector(wanted) == [CONTENT[offset : offset + length] for offset, length in wanted]
     assert transport.requests == 1
     transport.close()
+
+
+@pytest.mark.parametrize("behaviour", ["endless", "huge"])
+def test_an_answer_that_is_much_too_long_is_not_read(server, behaviour, monkeypatch):
+    monkeypatch.setattr(transports, "HTTP_SURPLUS_BYTES_MAX", 50_000)
+    server.behaviour = behaviour
+    http = transports.transport_of(url(server))
+    with pytest.raises(transports.ReadError, match="the answer is longer than the ranges"):
+        http.read(0, 1000)
+    with pytest.raises(transports.ReadError, match="the answer is longer than the ranges"):
+        http.read_vector([(0, 1000), (5000, 1000)])
+    assert http.bytes_moved <= 3 * 60_000
+    http.close()
+
+
+def test_a_whole_file_is_not_read_for_a_range(server, monkeypatch):
+    monkeypatch.setattr(transports, "HTTP_SURPLUS_BYTES_MAX", 50_000)
+    server.behaviour = "ignores"
+    http = transports.transport_of(url(server))
+    with pytest.raises(transports.ReadError, match="the server ignores ranges"):
+        http.read(0, 1000)
+    assert http.bytes_moved == 0
+    http.close()
 
 
 def test_a_slow_disk_is_slow(tmp_path):

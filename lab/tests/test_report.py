@@ -160,6 +160,15 @@ def test_a_report_is_complete_and_escaped(runs):
     assert page.read_text().count('role="img"') == 6
 
 
+def test_the_same_twice_is_a_section(tmp_path, runs):
+    twin = '[[tool]]\nname = "gridlane-again"\ndriver = "gridlane"\n'
+    synthetic.make_run(tmp_path, synthetic.ROUND_TRIPS.replace("[work]\n", f"{twin}[work]\n", 1))
+    text = checked(report.write(tmp_path / "run"))
+    assert "gridlane over gridlane-again claims 6 " in text and "gridlane over gridlane-again figures 6 " in text
+    path, _, _ = runs("mesh")
+    assert "The same twice" not in checked(report.write(path))
+
+
 def test_a_report_is_rebuilt_from_the_tables_alone(runs, tmp_path):
     path, _, _ = runs("mesh")
     once = report.write(path).read_bytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ DEPRESSION = (
     [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30],
     [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29],
 )
-PERMEABILITY = ([0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46], [1.15, 0.88, 0.90, 0.74, 1.21])
-# R's data set `sleep`, group 1.
-SLEEP = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 # Efron and Tibshirani, An Introduction to the Bootstrap, table 14.1, test A: the BCa interval of the variance.
 SPATIAL = [48, 36, 20, 29, 42, 42, 20, 42, 22, 41, 45, 14, 6, 0, 33, 28, 34, 4, 32, 24, 47, 41, 24, 26, 30, 41]
 
@@ -63,16 +60,6 @@ def test_wilcoxon_published():
     assert statistics.wilcoxon([1, 2, 3, 4, 5, 6]) == pytest.approx(2 / 64)
 
 
-def test_mann_whitney_published():
-    assert statistics.mann_whitney(*PERMEABILITY) == pytest.approx(2 * 0.1272, abs=1e-4)
-    assert statistics.mann_whitney([], [1.0]) is None
-
-
-def test_t_interval_published():
-    found = statistics.t_interval(SLEEP)
-    assert (found.low, found.high) == pytest.approx((-0.5297804, 2.0297804), abs=1e-6)
-
-
 def test_bca_published():
     found = statistics.bootstrap(SPATIAL, np.var, seed=7, confidence=0.9)
     assert found.method == "bca"
@@ -89,7 +76,6 @@ def test_bootstrap_is_repeatable_and_never_fails():
     # All but one equal: the jackknife of the median does not vary, so there is no acceleration.
     found = statistics.bootstrap([1, 1, 1, 1, 1, 1, 9], seed=1, resamples=999)
     assert found is not None and found.low == 1
-    assert statistics.bootstrap(WEIGHTS, "trimmed mean", seed=1, resamples=999).low > 148
 
 
 def test_ranks_of_published_tables():
@@ -97,11 +83,6 @@ def test_ranks_of_published_tables():
     assert [ranks.interval_ranks(n) for n in (5, 6, 8, 9, 10, 20, 100)] == [
         None, (1, 6), (1, 8), (2, 8), (2, 9), (6, 15), (40, 61),
     ]  # fmt: skip
-    assert ranks.least_n() == 6
-    assert ranks.least_n(0.9, one_sided=True) == 29
-    assert ranks.upper_rank(29, 0.9) == 29
-    assert ranks.upper_rank(28, 0.9) is None
-    assert statistics.upper_limit(range(29), 0.9) == 28
 
 
 def test_wilson_published():
@@ -151,31 +132,6 @@ def test_equivalence():
     assert statistics.equivalence(few, 1.05, seed=1)[0] == "points only"
 
 
-def test_theil_sen_ignores_outliers():
-    times = list(range(20))
-    line = [3.0 + 0.5 * t for t in times]
-    line[4] = 1000.0
-    found = statistics.theil_sen(times, line)
-    assert found.slope == pytest.approx(0.5) and found.has_trend
-    assert statistics.theil_sen([1, 1, 1], [1, 2, 3]) is None
-    assert not statistics.theil_sen(times, [2.0] * 20).has_trend
-    level = [(-1) ** t for t in times]
-    assert not statistics.theil_sen(times, level).has_trend
-
-
-def test_autocorrelation():
-    assert statistics.autocorrelation([1, -1] * 50) == pytest.approx(-0.99)
-    assert statistics.autocorrelation([1.0, 1.0, 1.0]) is None
-    draw = np.random.default_rng(1)
-    walk = np.cumsum(draw.normal(size=400))
-    assert statistics.independent_values(walk) < 20
-    assert statistics.independent_values(draw.normal(size=400)) > 200
-    noise = list(draw.normal(10, 1, size=200))
-    found = statistics.series_interval(noise, seed=2)
-    assert found.low < 10 < found.high and found.high - found.low < 1
-    assert statistics.series_interval([1, 2], seed=2) is None
-
-
 def test_gates_have_the_false_alarm_rate_that_they_claim():
     draw = np.random.default_rng(5)
     one, other = (dict(enumerate(np.exp(draw.normal(0, 0.1, 40)))) for _ in range(2))
@@ -213,7 +169,7 @@ def test_description_is_ordered(data):
 @given(values, st.integers(0, 100))
 @settings(max_examples=30, deadline=None)
 def test_intervals_are_within_the_data(data, seed):
-    for statistic in ("median", "mean", "trimmed mean"):
+    for statistic in (np.median, np.mean):
         found = statistics.bootstrap(data, statistic, seed=seed, resamples=99)
         if found is not None:
             assert min(data) * (1 - 1e-9) <= found.low <= found.high <= max(data) * (1 + 1e-9)
@@ -259,7 +215,6 @@ def test_coverage_of_the_bootstrap():
     hits = 0
     for trial in range(150):
         data = draw.normal(5, 1, 12)
-        found = statistics.bootstrap(data, "mean", seed=trial, resamples=299)
+        found = statistics.bootstrap(data, np.mean, seed=trial, resamples=299)
         hits += found.low <= 5 <= found.high
     assert 0.84 <= hits / 150 <= 1.0
-    assert exp(log(2)) == pytest.approx(2)

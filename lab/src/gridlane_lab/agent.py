@@ -27,6 +27,10 @@ from typing import Any
 
 # Lines of events that are kept of a run. Those of single files of a tree are many and say little.
 EVENTS_MAX = 2000
+# A line that is longer is no event, and lines that are more in all are in the file only: the rest of a tool's output is
+# as long as it likes, and must not be as much memory. Summaries come last, and have half of it for themselves.
+EVENT_BYTES_MAX = 1 << 18
+EVENTS_BYTES_MAX = 1 << 24
 
 # How often the rate of a slow disk is looked after, and how much a process may be ahead of it.
 PACE_EVERY_S = 0.005
@@ -247,11 +251,17 @@ def _kill(group: int, number: int = signal.SIGKILL) -> None:
 
 def _read_lines(output: int, copy: str, events: list[tuple[int, str]]) -> None:
     """Keeps lines with the time when they came, and all of them in a file."""
+    kept, begins_line = 0, True
     with open(output, "rb") as lines, open(copy, "wb") as whole:
-        for line in lines:
+        while line := lines.readline(EVENT_BYTES_MAX):
             now = time.monotonic_ns()
             whole.write(line)
-            if line.startswith(b"{") and (len(events) < EVENTS_MAX or b'"summary"' in line):
+            is_event = begins_line and line.startswith(b"{") and len(line) < EVENT_BYTES_MAX
+            begins_line = line.endswith(b"\n")
+            is_summary = b'"summary"' in line
+            room = EVENTS_BYTES_MAX if is_summary else EVENTS_BYTES_MAX // 2
+            if is_event and kept + len(line) <= room and (len(events) < EVENTS_MAX or is_summary):
+                kept += len(line)
                 events.append((now, line.decode(errors="replace")))
 
 

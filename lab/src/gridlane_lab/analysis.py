@@ -139,7 +139,7 @@ def summaries(
                 blocks=len({one.block for one in of_cell}),
                 values=values[key],
                 statuses=statuses,
-                description=statistics.describe(found, failures, confidence),
+                description=statistics.describe(found, failures),
                 normality=normality[key],
                 interval=statistics.bootstrap(found, seed=seed, confidence=confidence),
                 exact_interval=statistics.order_interval(found, confidence=confidence),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, log2, sqrt
+from math import inf, log2
 from pathlib import Path as File
 
 # Bytes a sender may have in flight before the first acknowledgement: ten segments (RFC 6928).
@@ -66,16 +66,6 @@ def bound_s(
         done += together * (at - time)
         time, rate = at, rate + change
     return inf
-
-
-def window_rate_bytes_per_s(window_bytes: float, round_trip_s: float) -> float:
-    """What a window allows one connection."""
-    return inf if round_trip_s <= 0 else window_bytes / round_trip_s
-
-
-def reno_rate_bytes_per_s(loss_ratio: float, round_trip_s: float, segment_bytes: int = 1448) -> float:
-    """What losses allow one connection under Reno (Mathis)."""
-    return inf if loss_ratio <= 0 or round_trip_s <= 0 else 1.22 * segment_bytes / (round_trip_s * sqrt(loss_ratio))
 
 
 def payload_bytes_per_s(

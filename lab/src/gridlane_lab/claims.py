@@ -9,19 +9,23 @@
     never_above_capacity  no run moves more than the paths carry in its time: a check of the measurement itself
 
 Where a pattern matches several cells, variant and baseline are paired by block and by all factors that neither pattern
-names, and a block counts once, with the mean over its pairs.
+names, and a block counts once, with the geometric mean over its pairs.
 
 A claim holds when the worse end of the 95 % interval does, by order statistics: nothing is assumed of the
 distribution. It does not hold when the whole interval is on the wrong side, and is undecided between. A run of the
 variant that failed counts as the worst that can be (no rate, endless time), so that failing is never an advantage;
 one of the baseline leaves its pair out. Fewer than six blocks: points only.
+
+Tools of a scenario that differ in nothing but their names are the same variant twice (A/A): `calibrate` says what the
+gates find between them, and how often they would be wrong with data like these.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import exp, inf, isfinite, log
 from statistics import median
 
@@ -29,10 +33,13 @@ from gridlane_lab import statistics
 from gridlane_lab.analysis import RESPONSES, Observation, select
 from gridlane_lab.ranks import interval_ranks
 from gridlane_lab.record import ClaimRow, Status
-from gridlane_lab.scenario import Claim, Scenario
+from gridlane_lab.scenario import Analysis, Claim, Scenario
 
 # Rounding of clocks and counters: so much more than the capacity is no contradiction.
 CAPACITY_TOLERANCE = 0.005
+
+# Each of the trials of a calibration draws so many times.
+CALIBRATION_RESAMPLES = 999
 
 HOLDS, FAILS, UNDECIDED, POINTS, NOT_MEASURED = "holds", "does not hold", "undecided", "points only", "not measured"
 
@@ -42,6 +49,87 @@ def evaluate(scenario: Scenario, observations: Sequence[Observation], experiment
     rows = [_judge(claim, scenario, observations, experiment_id) for claim in scenario.analysis.claim]
     adjusted = statistics.holm([row.p_value for row in rows])
     return [replace(row, p_value_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What one gate says of the same variant run twice."""
+
+    # Names of the two tools, and of the gate.
+    first: str
+    second: str
+    gate: str
+    # Blocks in which both have a value.
+    blocks: int
+    # First over second in the same block: the median for `claims`, the geometric mean for `figures`.
+    ratio: float
+    interval: statistics.Interval
+    # Of data like these with the sides drawn by lot: whatever is found there is not so.
+    false_alarms: statistics.FalseAlarms
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the gate finds a difference, which there is not."""
+        return _excludes_one(self.interval)
+
+
+def calibrate(scenario: Scenario, observations: Sequence[Observation]) -> list[Calibration]:
+    """Both gates on all pairs of tools that differ by their names alone, where they share six blocks or more."""
+    found: list[Calibration] = []
+    settings = scenario.analysis
+    for one, other in combinations(scenario.tool, 2):
+        if one.model_copy(update={"name": other.name}) != other:
+            continue
+        sides = [select(observations, {"tool": tool.name}) for tool in (one, other)]
+        first, second, _ = pair_by_block(sides[0], sides[1], {"tool"}, settings.response)
+        usable = {block: value for block, value in first.items() if 0 < value < inf}
+        for gate, judge in _GATES.items():
+            judged = judge(usable, second, settings)
+            if judged is None:
+                continue
+            alarms = statistics.false_alarms(usable, second, _alarm_of(judge, settings), seed=settings.bootstrap_seed)
+            if alarms is not None:
+                found.append(Calibration(one.name, other.name, gate, len(usable), *judged, alarms))
+    return found
+
+
+Judge = Callable[[Mapping[int, float], Mapping[int, float], Analysis], tuple[float, statistics.Interval] | None]
+
+
+def _claims_gate(
+    first: Mapping[int, float], second: Mapping[int, float], settings: Analysis
+) -> tuple[float, statistics.Interval] | None:
+    """That of `ratio`: the interval of the median by order statistics."""
+    ratios = [first[block] / second[block] for block in first]
+    interval = statistics.order_interval(ratios, confidence=settings.confidence)
+    return None if interval is None else (median(ratios), interval)
+
+
+def _figures_gate(
+    first: Mapping[int, float], second: Mapping[int, float], settings: Analysis
+) -> tuple[float, statistics.Interval] | None:
+    """That of `equivalent` and of forest plots: the interval of the geometric mean by resampling."""
+    found = statistics.paired(
+        first, second, seed=settings.bootstrap_seed, confidence=settings.confidence, resamples=CALIBRATION_RESAMPLES
+    )
+    if not found.is_claimable or found.interval is None or found.geometric_mean is None:
+        return None
+    return found.geometric_mean, found.interval
+
+
+_GATES: dict[str, Judge] = {"claims": _claims_gate, "figures": _figures_gate}
+
+
+def _alarm_of(judge: Judge, settings: Analysis) -> Callable[[Mapping[int, float], Mapping[int, float]], bool]:
+    def alarm(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
+        judged = judge(first, second, settings)
+        return judged is not None and _excludes_one(judged[1])
+
+    return alarm
+
+
+def _excludes_one(interval: statistics.Interval) -> bool:
+    return interval.low > 1 or interval.high < 1
 
 
 def pair_by_block(

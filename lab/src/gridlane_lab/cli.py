@@ -13,8 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gridlane_lab import __version__, analysis, claims, matrix, plan, record, registry, scenario
+from gridlane_lab import __version__, analysis, claims, matrix, plan, record, registry, scenario, workspace
 from gridlane_lab.driver import RunnerOptions
+from gridlane_lab.drivers.common import gridlane_binary, gridlane_path
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import Cell, Expansion
 from gridlane_lab.progress import Meter
@@ -158,7 +159,7 @@ def _plan(options: argparse.Namespace) -> int:
         if options.cells:
             for cell in expansion.cells:
                 _print_cell(cell)
-    plan.check(estimate, whole, options.work)
+    plan.check(estimate, whole, workspace.disk_directory())
     return ExitCode.OK
 
 
@@ -179,7 +180,7 @@ def _run(options: argparse.Namespace) -> int:
         cells = expansion.cells
         estimate = plan.make(whole, cells)
         if not options.anyway:
-            plan.check(estimate, whole, options.work)
+            plan.check(estimate, whole, workspace.disk_directory())
         _print_plan(whole, options.size, expansion, estimate, _absent(whole))
         directory = RunDirectory.create(options.out, whole.to_json(), options.file.read_text())
     _exit_on_signals()
@@ -337,17 +338,14 @@ def _git() -> tuple[str | None, bool | None]:
 
 
 def _gridlane(options: argparse.Namespace) -> Path:
-    """The binary: as given, or where `make build` leaves it."""
-    if options.gridlane is not None:
-        path = Path(options.gridlane)
-    else:
-        root = Path(__file__).resolve().parents[3]
-        built = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release" / "gridlane"
-        path = Path(os.environ.get("GRIDLANE_LAB_BINARY", built))
-    if not os.access(path, os.X_OK):
-        raise LabError("is no program", where=str(path), hint="run `make build`, or give --gridlane",
+    """The binary, absolute: as given, else as the drivers find it."""
+    if options.gridlane is not None and not os.access(options.gridlane, os.X_OK):
+        raise LabError("is no program", where=str(options.gridlane), hint="run `make build`, or give another",
                        code=ExitCode.NOT_FOUND)  # fmt: skip
-    return path.resolve()
+    path = gridlane_path()
+    if path is None:
+        raise LabError(gridlane_binary().reason, hint="or give --gridlane", code=ExitCode.NOT_FOUND)
+    return Path(path).resolve()
 
 
 def _absent(whole: Scenario) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from gridlane_lab.endpoint_files import run_gridlane
 from gridlane_lab.shelf import sha256_of
 
 
@@ -71,14 +71,11 @@ class Comparer:
         directory = Path(tempfile.mkdtemp(prefix="gridlane-lab-"))
         try:
             path = directory / "fetched"
-            done = subprocess.run(
-                [self._gridlane, "cp", "--quiet", url, str(path)], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                said = " ".join(done.stderr.split())[-200:]
+            code, said = run_gridlane(self._gridlane, "cp", url, str(path))
+            if code:
                 return Comparison(None, None, time.monotonic() - began, None, f"{url} cannot be fetched: {said}")
             size, is_same = path.stat().st_size, sha256_of(path) == sha256
-            subprocess.run([self._gridlane, "rm", "--quiet", url], capture_output=True, check=False)
+            run_gridlane(self._gridlane, "rm", url)
             return Comparison(size, is_same, time.monotonic() - began, None)
         finally:
             shutil.rmtree(directory, ignore_errors=True)

@@ -36,7 +36,6 @@ class Capabilities:
     kinds: frozenset[Kind] = frozenset({"copy"})
     sources_max: int = 1
     streams_max: int = 1
-    clients_max: int = 64
     # Names of modes of `[work.read]`.
     read_modes: frozenset[str] = frozenset()
     # Credentials, as `[work] auth` has them.
@@ -110,8 +109,6 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Standard output is kept in any case; of JSON lines also the time when each came.
     is_json_lines: bool = False
-    # A memory baseline and the like run at the host and not at the target's site.
-    at_host: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,8 +276,6 @@ class RunnerOptions:
     gridlane: Path
     # For files, targets and servers. The runner makes a directory of its own in it, and removes that.
     work: Path
-    # Also of runs that were in order, keep what tools and servers said.
-    keep_raw: bool = True
 
 
 # Called when a turn begins, with what is being done: `network`, `transfer`, `compare`.

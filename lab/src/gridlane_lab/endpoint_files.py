@@ -18,7 +18,7 @@ from gridlane_lab.scenario import Endpoint, File, Scenario
 
 Say = Callable[[str], None]
 
-# Uploads of one file; a larger limit than any that people wait for.
+# One file up or down; a larger limit than any that people wait for.
 COMMAND_LIMIT_S = 3600
 
 
@@ -48,7 +48,7 @@ def place(scenario: Scenario, cells: Sequence[Cell], gridlane: Path, say: Say) -
     uploaded = 0
     for endpoint in scenario.endpoint:
         url = f"{str(endpoint.url(_protocol(endpoint))).rstrip('/')}/gridlane-lab-{scenario.name}"
-        code, words = _gridlane(gridlane, "mkdir", url)
+        code, words = run_gridlane(gridlane, "mkdir", url)
         if code not in (0, ExitCode.EXISTS):
             raise _failed(url, code, words)
     with tempfile.TemporaryDirectory(prefix="gridlane-lab-") as directory:
@@ -58,7 +58,7 @@ def place(scenario: Scenario, cells: Sequence[Cell], gridlane: Path, say: Say) -
                 data.write(local, scenario.data.seed, file.name, number, file.size_bytes, scenario.data.checksum)
                 for endpoint in scenario.endpoint:
                     url = url_of(scenario, endpoint, _protocol(endpoint), file, number)
-                    code, words = _gridlane(gridlane, "cp", str(local), url)
+                    code, words = run_gridlane(gridlane, "cp", str(local), url)
                     if code == ExitCode.EXISTS:
                         say(f"{url}: is there")
                     elif code:
@@ -79,7 +79,7 @@ def remove(scenario: Scenario, cells: Sequence[Cell], gridlane: Path, say: Say) 
         for number in range(file.count):
             for endpoint in scenario.endpoint:
                 url = url_of(scenario, endpoint, _protocol(endpoint), file, number)
-                code, words = _gridlane(gridlane, "rm", url)
+                code, words = run_gridlane(gridlane, "rm", url)
                 if code and code != ExitCode.NOT_FOUND:
                     # The others are removed all the same.
                     failures.append(_failed(url, code, words))
@@ -109,7 +109,9 @@ def _protocol(endpoint: Endpoint) -> str:
     return next((protocol for protocol in ("https", "roots", "root", "http") if protocol in protocols), protocols[0])
 
 
-def _gridlane(gridlane: Path, *arguments: str) -> tuple[int, str]:
+def run_gridlane(gridlane: Path | str, *arguments: str) -> tuple[int, str]:
+    """One command of the binary at an endpoint: its exit code, and the end of what it said. Raises `LabError` if there
+    is no such program."""
     try:
         done = subprocess.run(
             [str(gridlane), *arguments, "--quiet"],

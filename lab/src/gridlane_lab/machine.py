@@ -70,18 +70,18 @@ def environment(
     )
 
 
-def free_memory_bytes() -> int:
-    """What programs and files in memory can take before the machine runs out."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable"):
+def available_memory_bytes() -> int:
+    """What programs and files can still take without swapping; where the kernel does not say, all there is."""
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
             return 1024 * int(line.split()[1])
-    return 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def free_bytes(directory: Path) -> int:
     """Room in a file system; where that is memory, what memory there is."""
     free = shutil.disk_usage(directory).free
-    return min(free, free_memory_bytes()) if is_in_memory(directory) else free
+    return min(free, available_memory_bytes()) if is_in_memory(directory) else free
 
 
 def is_in_memory(directory: Path) -> bool:

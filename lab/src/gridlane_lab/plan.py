@@ -7,14 +7,14 @@ a rate is assumed, and the plan says so.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridlane_lab import paths
+from gridlane_lab import paths, space
 from gridlane_lab.errors import ExitCode, LabError
+from gridlane_lab.machine import available_memory_bytes
 from gridlane_lab.matrix import Cell
 from gridlane_lab.scenario import Scenario
 from gridlane_lab.units import bytes_text, seconds_text
@@ -59,9 +59,6 @@ def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
     """The estimate. Pure."""
     networks_s, time_s, moved, runs = 0.0, 0.0, 0.0, 0
     assumed = cut = 0
-    files: dict[tuple[str, int, int], int] = {}
-    targets = 0
-    on_disk = 0
     warmup = scenario.matrix.warmup_blocks
     keys = {cell.key: cell.scenario.network_key() for cell in cells}
     for cell in cells:
@@ -74,25 +71,18 @@ def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
         time_s += times * (min(seconds, limit) + RUN_S + size / COMPARE_BYTES_PER_S)
         moved += times * size
         runs += times
-        file, work = cell.scenario.file_of(), cell.scenario.work
-        files[file.name, file.size_bytes, file.count] = file.size_bytes * file.count
-        target = 0 if work.target == "null" or work.kind in ("remote_read", "raw_network") else int(size)
-        if work.target == "disk":
-            on_disk = max(on_disk, target)
-        else:
-            targets = max(targets, target)
     for block in range(-warmup, scenario.matrix.blocks):
         networks_s += NETWORK_S * len({keys[cell.key] for cell in cells if block < cell.blocks})
-    made = sum(files.values())
-    is_disk = scenario.topology is not None and any(site.storage == "disk" for site in scenario.topology.site)
+    made = space.files(cells)
+    needed = space.needs(cells)
     return Plan(
         cells=len(cells),
         runs=runs,
         networks=len(set(keys.values())),
-        time_s=time_s + networks_s + made / MAKE_BYTES_PER_S,
+        time_s=time_s + networks_s + (made.memory_bytes + made.disk_bytes) / MAKE_BYTES_PER_S,
         moved_bytes=moved,
-        memory_bytes=(0 if is_disk else made) + targets + PROGRAMS_BYTES,
-        disk_bytes=(made if is_disk else 0) + on_disk,
+        memory_bytes=needed.memory_bytes + PROGRAMS_BYTES,
+        disk_bytes=needed.disk_bytes,
         assumed_cells=assumed,
         cut_cells=cut,
     )
@@ -118,8 +108,8 @@ def run_s(scenario: Scenario) -> tuple[float, bool]:
     return seconds, is_assumed
 
 
-def check(plan: Plan, scenario: Scenario, work: Path) -> None:
-    """Refuses a plan that time, memory or disk cannot hold. `work` is where files and targets go."""
+def check(plan: Plan, scenario: Scenario, disk_directory: Path) -> None:
+    """Refuses a plan that time, memory or disk cannot hold. `disk_directory` is where files and targets on disk go."""
     where = f"scenario {scenario.name}"
     limits = scenario.limits
     if plan.time_s > limits.total_s:
@@ -139,24 +129,13 @@ def check(plan: Plan, scenario: Scenario, work: Path) -> None:
             hint='use smaller files, `storage = "disk"`, or a larger machine',
             code=ExitCode.NO_SPACE,
         )
-    disk = shutil.disk_usage(work).free
+    disk = shutil.disk_usage(disk_directory).free
     if limits.disk_bytes is not None:
         disk = min(disk, limits.disk_bytes)
     if plan.disk_bytes > disk:
         raise LabError(
-            f"needs {bytes_text(plan.disk_bytes)} of disk in {work}, and {bytes_text(disk)} are there",
+            f"needs {bytes_text(plan.disk_bytes)} of disk in {disk_directory}, and {bytes_text(disk)} are there",
             where=where,
-            hint="make room, or give another --work",
+            hint="make room, or name another place with GRIDLANE_LAB_DISK",
             code=ExitCode.NO_SPACE,
         )
-
-
-def available_memory_bytes() -> int:
-    """What programs can still take without swapping."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -21,20 +21,6 @@ def interval_ranks(n: int, quantile: float = 0.5, confidence: float = 0.95) -> t
     return (low, n + 1 - high) if low > 0 and high > 0 else None
 
 
-def upper_rank(n: int, quantile: float, confidence: float = 0.95) -> int | None:
-    """The rank of the least order statistic that is above a quantile with this confidence: one-sided."""
-    rank = _largest_rank(n, 1 - quantile, 1 - confidence)
-    return n + 1 - rank if rank > 0 else None
-
-
-def least_n(quantile: float = 0.5, confidence: float = 0.95, *, one_sided: bool = False) -> int:
-    """The fewest values that give an interval of a quantile: 6 of the median, 29 of the 90th percentile, one-sided."""
-    n = 1
-    while (upper_rank(n, quantile, confidence) if one_sided else interval_ranks(n, quantile, confidence)) is None:
-        n += 1
-    return n
-
-
 def summarize(values: Sequence[float]) -> dict[str, Any]:
     """Median and 95 % interval of the median; with too few values, the extremes and `exact: False`."""
     ordered = sorted(values)

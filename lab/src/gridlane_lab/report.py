@@ -92,7 +92,8 @@ def page_of(scenario: Scenario, results: Results, drawn: Sequence[figures.Drawn 
         ("claims", "Claims", _claims(scenario, claim_rows(scenario, results))),
         ("figures", "Figures", _figures(drawn)),
         ("cells", f"Cells: {RESPONSES[response].title}", _cells(scenario, cells, observed, response)),
-        ("normality", "Shapiro–Wilk", _normality(cells, response)),
+        ("normality", "Shapiro–Wilk", _normality(cells)),
+        *([("same", "The same twice", same)] if (same := _same_twice(scenario, observed)) else []),
         ("failures", "Failures", _failures(results, observed)),
         ("paths", "Path checks", _paths(results)),
         ("environment", "Environment", _environment(results)),
@@ -252,6 +253,7 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
                 ", ".join(f"{count} {status}" for status, count in cell.statuses.items() if status != "ok"),
             ]
         )
+    confidence = f"{100 * scenario.analysis.confidence:g} %"
     heads = [
         *(name.replace("_", " ") for name in factors),
         "n",
@@ -259,8 +261,8 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
         "median",
         "quartiles",
         "range",
-        "95 % bootstrap",
-        "95 % order",
+        f"{confidence} bootstrap",
+        f"{confidence} order",
         "mean ± SD",
         "method",
         "",
@@ -275,8 +277,7 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
     return note + _table(heads, rows, numbers=set(range(len(factors), len(factors) + 8)))
 
 
-def _normality(cells: Sequence[CellSummary], response: str) -> str:
-    del response
+def _normality(cells: Sequence[CellSummary]) -> str:
     rows = []
     for cell in cells:
         test = cell.normality
@@ -287,6 +288,43 @@ def _normality(cells: Sequence[CellSummary], response: str) -> str:
         "quantile plot say more than p. p (Holm) is over all cells of this table.</p>"
     )
     return note + _table(["cell", "n", "W", "p", "p (Holm)", "normal", ""], rows, numbers={1, 2, 3, 4})
+
+
+def _same_twice(scenario: Scenario, observed: Sequence[Observation]) -> str:
+    """A/A: nothing where the scenario has no variant twice."""
+    rows = [
+        [
+            f"{one.first} over {one.second}",
+            one.gate,
+            one.blocks,
+            _number(one.ratio, 3),
+            _interval(_number(one.interval.low, 3), _number(one.interval.high, 3)),
+            "a difference" if one.is_alarm else "none",
+            _number(100 * one.false_alarms.rate, 1),
+            _interval(
+                _number(100 * one.false_alarms.interval.low, 1), _number(100 * one.false_alarms.interval.high, 1)
+            ),
+        ]
+        for one in claims.calibrate(scenario, observed)
+    ]
+    if not rows:
+        return ""
+    note = (
+        "<p>Tools that differ in nothing but their names: what is found between them is not so. False alarms are those "
+        "of a gate over blocks drawn from these, with the two sides of each exchanged by lot. An interval of 95 % "
+        "promises 5 % of them; a gate that has many more must not be believed at its word.</p>"
+    )
+    heads = [
+        "tools",
+        "gate",
+        "blocks",
+        "ratio",
+        f"{100 * scenario.analysis.confidence:g} %",
+        "finds",
+        "false alarms in %",
+        "95 % (Wilson)",
+    ]
+    return note + _table(heads, rows, numbers={2, 3, 4, 6, 7})
 
 
 def _failures(results: Results, observed: Sequence[Observation]) -> str:

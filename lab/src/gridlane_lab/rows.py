@@ -58,8 +58,6 @@ class Measured:
     attempts: Sequence[Attempt]
     # By the number of the transfer.
     comparisons: Mapping[int, Comparison]
-    began_ns: int
-    ended_ns: int
     server_cpu_s: float | None
     server_memory_bytes: int | None
     emulator_cpu_s: float | None

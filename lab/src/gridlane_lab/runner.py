@@ -22,7 +22,7 @@ from gridlane_lab import credentials, machine, pathcheck, record, registry, rows
 from gridlane_lab import sites as places
 from gridlane_lab.agents import AgentError
 from gridlane_lab.driver import Availability, Export, Progress, Runner, RunnerOptions, RunningServer, ToolDriver
-from gridlane_lab.drivers.common import find, gridlane_binary
+from gridlane_lab.drivers.common import find, gridlane_binary, gridlane_path
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.identity import Identity, IdentityError
 from gridlane_lab.matrix import Cell, Turn
@@ -194,8 +194,6 @@ class LabRunner(Runner):
         yield from pathcheck.of_run(after, run.run_id, "after")
         run.void = run.void or pathcheck.void_reason([*before, *after])
         yield from rows.of_run(run, measured, found)
-        if not self._options.keep_raw and found.status is Status.OK:
-            shutil.rmtree(run.raw, ignore_errors=True)
 
     def _missing(self, scenario: Scenario, driver: ToolDriver) -> Verdict | None:
         """The verdict over a cell whose tool or server is not on this machine."""
@@ -226,7 +224,7 @@ class LabRunner(Runner):
     def _files(self, scenario: Scenario) -> list[Made]:
         if scenario.work.kind == "raw_network":
             return [_no_file(scenario)]
-        return self._shelf.need(scenario, scenario.file_of(), _storage(scenario))
+        return self._shelf.need(scenario, scenario.file_of(), space.storage(scenario))
 
     # --- Networks and servers ---------------------------------------------------------------------------------------
 
@@ -236,7 +234,7 @@ class LabRunner(Runner):
             return self._segment
         self._close_segment()
         self._networks += 1
-        gridlane = gridlane_binary().path
+        gridlane = gridlane_path()
         sites = places.make_sites(scenario, self._workspace, gridlane, self._networks)
         try:
             directory = self._workspace.memory / f"network-{self._networks}"
@@ -316,7 +314,7 @@ class LabRunner(Runner):
     def _export(self, segment: Segment, scenario: Scenario, place: str) -> Path:
         """What a place serves: files at the top, and a directory `put` that clients may write to."""
         if place not in segment.exports:
-            base = self._workspace.memory if _storage_at(scenario, place) == "tmpfs" else self._workspace.disk
+            base = self._workspace.memory if space.storage_at(scenario, place) == "tmpfs" else self._workspace.disk
             export = base / f"network-{self._networks}-{place}" / "export"
             (export / "put").mkdir(parents=True)
             for directory in (export.parent, export):
@@ -391,20 +389,6 @@ def _server_of(scenario: Scenario) -> Server | None:
 
 def _key(scenario: Scenario) -> str:
     return scenario.network_key()
-
-
-def _storage(scenario: Scenario) -> str:
-    """Where the files of a run are: as its first source has them."""
-    sources = scenario.work.chosen_sources() or [scenario.work.target_site]
-    return _storage_at(scenario, sources[0])
-
-
-def _storage_at(scenario: Scenario, place: str) -> str:
-    if scenario.topology is not None:
-        for site in scenario.topology.site:
-            if place == site.name or place.rpartition("-")[0] == site.name:
-                return site.storage
-    return "tmpfs"
 
 
 def _no_file(scenario: Scenario) -> Made:

@@ -67,7 +67,6 @@ Int = Annotated[int, Field(ge=0), _Reference]
 Count = Annotated[int, Field(ge=1), _Reference]
 Number = Annotated[float, Field(ge=0), _Reference]
 Ratio = Annotated[float, Field(ge=0, le=1), _Reference]
-Flag = Annotated[bool, _Reference]
 Bytes = Annotated[int, Field(ge=0), BeforeValidator(lambda v: parse_bytes(v) if isinstance(v, str) else v), _Reference]
 Rate = Annotated[float, Field(gt=0), BeforeValidator(lambda v: parse_rate(v) if isinstance(v, str) else v), _Reference]
 Option = Annotated[str | int | float | bool | list[str], _Reference]
@@ -327,7 +326,6 @@ class Work(_Model):
     # Other traffic on the same path, of this rate.
     competing_rate_bits_per_s: Number = 0.0
     auth: Annotated[Literal["none", "token", "proxy"], _Reference] = "none"
-    credential_lifetime_s: Number | None = None
     read: Read | None = None
     # A label for what differs in ways that no other key says.
     mode: Str = ""

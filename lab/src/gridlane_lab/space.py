@@ -49,23 +49,43 @@ def target_needs(scenario: Scenario, transfers: int | None = None) -> Needs:
     return Needs(0, size) if on_disk else Needs(size, 0)
 
 
+def files(cells: Sequence[Cell]) -> Needs:
+    """What the files that the cells copy or read take, each once."""
+    found: dict[tuple[str, str, int], int] = {}
+    for cell in cells:
+        if cell.scenario.work.kind == "raw_network":
+            continue
+        file = cell.scenario.file_of()
+        key = (storage(cell.scenario), file.name, file.size_bytes)
+        found[key] = max(found.get(key, 0), file.size_bytes * file.count)
+    return Needs(
+        sum(size for (kind, *_), size in found.items() if kind == "tmpfs"),
+        sum(size for (kind, *_), size in found.items() if kind == "disk"),
+    )
+
+
 def needs(cells: Sequence[Cell]) -> Needs:
     """What the cells take: all files, and the targets of the largest run."""
-    files: dict[tuple[str, str, int, int], int] = {}
-    most = Needs(0, 0)
-    for cell in cells:
-        scenario = cell.scenario
-        target = target_needs(scenario)
-        most = Needs(max(most.memory_bytes, target.memory_bytes), max(most.disk_bytes, target.disk_bytes))
-        if scenario.work.kind == "raw_network":
-            continue
-        file = scenario.file_of()
-        storage = _storages(scenario)
-        for kind in storage:
-            files[kind, file.name, file.size_bytes, file.count] = file.size_bytes * file.count
-    memory = sum(size for (kind, *_), size in files.items() if kind == "tmpfs")
-    disk = sum(size for (kind, *_), size in files.items() if kind == "disk")
-    return Needs(memory + most.memory_bytes, disk + most.disk_bytes)
+    made = files(cells)
+    targets = [target_needs(cell.scenario) for cell in cells]
+    return Needs(
+        made.memory_bytes + max((target.memory_bytes for target in targets), default=0),
+        made.disk_bytes + max((target.disk_bytes for target in targets), default=0),
+    )
+
+
+def storage(scenario: Scenario) -> str:
+    """Where the files of a run are, `tmpfs` or `disk`: as its first source has them."""
+    sources = scenario.work.chosen_sources() or [scenario.work.target_site]
+    return storage_at(scenario, sources[0])
+
+
+def storage_at(scenario: Scenario, place: str) -> str:
+    """Where the files of a site, or of one host of it, are: `tmpfs` or `disk`."""
+    for site in scenario.topology.site if scenario.topology is not None else ():
+        if place in (site.name, *(f"{site.name}-{number}" for number in range(1, site.count + 1))):
+            return site.storage
+    return "tmpfs"
 
 
 def check(cells: Sequence[Cell], memory: Path, disk: Path) -> None:
@@ -94,16 +114,6 @@ def warm(cells: Sequence[Cell], directory: Path) -> None:
                 file.write(block)
     finally:
         path.unlink(missing_ok=True)
-
-
-def _storages(scenario: Scenario) -> set[str]:
-    if scenario.topology is None:
-        return {"tmpfs"}
-    sources = scenario.work.chosen_sources() or [scenario.work.target_site]
-    for site in scenario.topology.site:
-        if sources[0] in (site.name, *(f"{site.name}-{number}" for number in range(1, site.count + 1))):
-            return {site.storage}
-    return {"tmpfs"}
 
 
 def _refuse(needed: int, directory: Path, what: str) -> None:

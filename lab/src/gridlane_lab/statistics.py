@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gridlane_lab.ranks import interval_ranks, upper_rank
+from gridlane_lab.ranks import interval_ranks
 
 # From fewer blocks no interval of a median has 95 %: points are shown, and nothing is claimed.
 CLAIM_BLOCKS_MIN = 6
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval, and how it was made: `bca`, `percentile`, `order statistics`, `t`, `wilson`, `constant`."""
+    """An interval, and how it was made: `bca`, `percentile`, `order statistics`, `wilson`, `constant`."""
 
     low: float
     high: float
@@ -56,7 +56,6 @@ class Description:
     mean: float
     # Of the sample (n - 1); None for one value.
     sd: float | None
-    mean_interval: Interval | None
 
 
 @dataclass(frozen=True)
@@ -84,9 +83,8 @@ class Paired:
     ratios: dict[Hashable, float]
     geometric_mean: float | None
     median: float | None
-    # Of the geometric mean and of the median, by resampling blocks; and of the median by order statistics.
+    # Of the geometric mean, by resampling blocks; and of the median, by order statistics.
     interval: Interval | None
-    median_interval: Interval | None
     exact_interval: Interval | None
     wilcoxon_p: float | None
     cliffs_delta: float | None
@@ -104,16 +102,6 @@ class Paired:
 
 
 @dataclass(frozen=True)
-class Trend:
-    """Theil–Sen's line: change per unit of time, and whether its interval excludes none."""
-
-    slope: float
-    intercept: float
-    interval: Interval
-    has_trend: bool
-
-
-@dataclass(frozen=True)
 class FalseAlarms:
     """How often a gate finds a difference between a variant and itself."""
 
@@ -126,7 +114,7 @@ class FalseAlarms:
 # --- One sample -------------------------------------------------------------------------------------------
 
 
-def describe(values: Sequence[float], failures: int = 0, confidence: float = 0.95) -> Description | None:
+def describe(values: Sequence[float], failures: int = 0) -> Description | None:
     """A sample in numbers; None without values."""
     data = _finite(values)
     if not data.size:
@@ -143,17 +131,7 @@ def describe(values: Sequence[float], failures: int = 0, confidence: float = 0.9
         maximum=float(data.max()),
         mean=float(data.mean()),
         sd=sd,
-        mean_interval=t_interval(values, confidence),
     )
-
-
-def t_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """Of the mean, by Student's t; None below two values."""
-    data = _finite(values)
-    if data.size < 2:
-        return None
-    half = float(stats.t.ppf((1 + confidence) / 2, data.size - 1)) * float(np.std(data, ddof=1)) / sqrt(data.size)
-    return Interval(float(data.mean()) - half, float(data.mean()) + half, confidence, "t")
 
 
 def order_interval(values: Sequence[float], quantile: float = 0.5, confidence: float = 0.95) -> Interval | None:
@@ -165,23 +143,15 @@ def order_interval(values: Sequence[float], quantile: float = 0.5, confidence: f
     return Interval(float(data[ranks[0] - 1]), float(data[ranks[1] - 1]), confidence, "order statistics")
 
 
-def upper_limit(values: Sequence[float], quantile: float, confidence: float = 0.95) -> float | None:
-    """The one-sided upper limit of a quantile, by order statistics; None where there are too few values for it."""
-    data = np.sort(_finite(values))
-    rank = upper_rank(int(data.size), quantile, confidence)
-    return None if rank is None else float(data[rank - 1])
-
-
 def bootstrap(
     values: Sequence[float],
-    statistic: str | Callable[..., Any] = "median",
+    statistic: Callable[..., Any] = np.median,
     *,
     seed: int,
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Interval | None:
-    """A bias-corrected and accelerated bootstrap interval. `statistic` is `median`, `mean`, `trimmed mean`, or a
-    function with `axis`.
+    """A bias-corrected and accelerated bootstrap interval. `statistic` is a function of NumPy's kind, with `axis`.
 
     None below two values. Values that are all equal have an interval without width. Where acceleration is not defined
     (it is not for medians of some small samples) the interval is that of percentiles, and says so.
@@ -189,9 +159,8 @@ def bootstrap(
     data = _finite(values)
     if data.size < 2:
         return None
-    function = _STATISTICS[statistic] if isinstance(statistic, str) else statistic
     if np.ptp(data) == 0:
-        point = float(function(data, axis=-1))
+        point = float(statistic(data, axis=-1))
         return Interval(point, point, confidence, "constant")
     for method in ("BCa", "percentile"):
         with warnings.catch_warnings():
@@ -199,7 +168,7 @@ def bootstrap(
             warnings.simplefilter("ignore")
             found = stats.bootstrap(
                 (data,),
-                function,
+                statistic,
                 n_resamples=resamples,
                 batch=max(1, BATCH_NUMBERS_MAX // data.size),
                 vectorized=True,
@@ -211,14 +180,6 @@ def bootstrap(
         if isfinite(found.low) and isfinite(found.high):
             return Interval(float(found.low), float(found.high), confidence, method.lower())
     return None
-
-
-def _trimmed_mean(data: Floats, axis: int = -1) -> Any:
-    """The mean of the middle 60 %."""
-    return stats.trim_mean(data, 0.2, axis=axis)
-
-
-_STATISTICS: dict[str, Callable[..., Any]] = {"median": np.median, "mean": np.mean, "trimmed mean": _trimmed_mean}
 
 
 # --- Normality and families of tests ----------------------------------------------------------------------------
@@ -276,14 +237,13 @@ def paired(
     usable = [block for block in shared if _is_positive(first[block]) and _is_positive(second[block])]
     note = "" if len(usable) == len(shared) else f"{len(shared) - len(usable)} blocks without positive values left out"
     if not usable:
-        return Paired({}, None, None, None, None, None, None, None, note or "no block has both")
+        return Paired({}, None, None, None, None, None, None, note or "no block has both")
     logs = [log(first[block]) - log(second[block]) for block in usable]
     return Paired(
         ratios={block: exp(value) for block, value in zip(usable, logs, strict=True)},
         geometric_mean=exp(float(np.mean(logs))),
         median=exp(float(np.median(logs))),
-        interval=_exponential(bootstrap(logs, "mean", seed=seed, confidence=confidence, resamples=resamples)),
-        median_interval=_exponential(bootstrap(logs, "median", seed=seed, confidence=confidence, resamples=resamples)),
+        interval=_exponential(bootstrap(logs, np.mean, seed=seed, confidence=confidence, resamples=resamples)),
         exact_interval=_exponential(order_interval(logs, confidence=confidence)),
         wilcoxon_p=wilcoxon(logs),
         cliffs_delta=cliffs_delta([first[block] for block in usable], [second[block] for block in usable]),
@@ -306,14 +266,6 @@ def wilcoxon(differences: Sequence[float]) -> float | None:
         return float(stats.wilcoxon(data, zero_method="wilcox", alternative="two-sided").pvalue)
 
 
-def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Two-sided p where nothing is paired; None without values on both sides."""
-    one, other = _finite(first), _finite(second)
-    if not one.size or not other.size:
-        return None
-    return float(stats.mannwhitneyu(one, other, alternative="two-sided").pvalue)
-
-
 def cliffs_delta(first: Sequence[float], second: Sequence[float]) -> float | None:
     """P(first > second) - P(first < second): 1 when all of the first are above, 0 when neither is."""
     one, other = _finite(first), np.sort(_finite(second))
@@ -330,7 +282,7 @@ def equivalence(comparison: Paired, most: float, *, seed: int, alpha: float = 0.
     if not comparison.is_claimable:
         return "points only", None
     logs = [log(ratio) for ratio in comparison.ratios.values()]
-    interval = _exponential(bootstrap(logs, "mean", seed=seed, confidence=1 - 2 * alpha))
+    interval = _exponential(bootstrap(logs, np.mean, seed=seed, confidence=1 - 2 * alpha))
     if interval is None:
         return "undecided", None
     if 1 / most <= interval.low and interval.high <= most:
@@ -349,66 +301,6 @@ def wilson(successes: int, trials: int, confidence: float = 0.95) -> Interval | 
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / (1 + z * z / trials)
     return Interval(max(0.0, centre - half), min(1.0, centre + half), confidence, "wilson")
-
-
-# --- Long runs ----------------------------------------------------------------------------------------------------
-
-
-def theil_sen(times: Sequence[float], values: Sequence[float], confidence: float = 0.95) -> Trend | None:
-    """The median of all slopes; None below three points or without a span of time."""
-    t, y = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
-    keep = np.isfinite(t) & np.isfinite(y)
-    t, y = t[keep], y[keep]
-    if t.size < 3 or np.ptp(t) == 0:
-        return None
-    if np.ptp(y) == 0:
-        return Trend(0.0, float(y[0]), Interval(0.0, 0.0, confidence, "constant"), False)
-    found = stats.theilslopes(y, t, alpha=confidence)
-    interval = Interval(float(found.low_slope), float(found.high_slope), confidence, "theil-sen")
-    return Trend(float(found.slope), float(found.intercept), interval, interval.low > 0 or interval.high < 0)
-
-
-def autocorrelation(values: Sequence[float], lag: int = 1) -> float | None:
-    """Of a series at a lag; None where it is too short or constant."""
-    data = _finite(values)
-    if data.size <= lag + 1 or np.ptp(data) == 0:
-        return None
-    centred = data - data.mean()
-    return float(np.dot(centred[lag:], centred[:-lag]) / np.dot(centred, centred))
-
-
-def independent_values(values: Sequence[float]) -> float:
-    """How many independent values a series is worth: n over 1 + 2 Σ r, up to the first lag without correlation."""
-    n = len(_finite(values))
-    total = 0.0
-    for lag in range(1, max(1, n // 2)):
-        r = autocorrelation(values, lag)
-        if r is None or r <= 0:
-            break
-        total += r
-    return min(float(n), n / (1 + 2 * total)) if n else 0.0
-
-
-def series_interval(
-    values: Sequence[float], *, seed: int, block: int | None = None, confidence: float = 0.95, resamples: int = 2000
-) -> Interval | None:
-    """Of the mean of a series whose neighbours are alike: circular block bootstrap, blocks of n^(1/3) by default."""
-    data = _finite(values)
-    n = int(data.size)
-    if n < 4:
-        return None
-    if np.ptp(data) == 0:
-        return Interval(float(data[0]), float(data[0]), confidence, "constant")
-    length = min(n, block or max(1, round(n ** (1 / 3))))
-    count = -(-n // length)
-    draw = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    offsets = np.arange(length)
-    for number in range(resamples):
-        starts = draw.integers(0, n, count)
-        means[number] = data[(starts[:, None] + offsets).ravel()[:n] % n].mean()
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), confidence, "block bootstrap")
 
 
 # --- Calibration ------------------------------------------------------------------------------------------------

@@ -135,8 +135,8 @@ class Batch:
         """Transfers that run now."""
         return sum(lane.current is not None for lane in self.lanes)
 
-    def run(self) -> float:
-        """Returns when all have ended: when it began, on the clock of `time.monotonic`."""
+    def run(self) -> None:
+        """Returns when all have ended."""
         began = time.monotonic()
         try:
             while not all(lane.is_done for lane in self.lanes):
@@ -148,7 +148,6 @@ class Batch:
         except BaseException:
             self.kill()
             raise
-        return began
 
     def kill(self) -> None:
         """Ends what runs."""

@@ -20,7 +20,7 @@ from gridlane_lab import credentials, processes, rows, space
 from gridlane_lab.agents import RemoteAgent
 from gridlane_lab.compare import Comparer, Comparison
 from gridlane_lab.driver import RunningServer, Task, ToolDriver
-from gridlane_lab.drivers.common import gridlane_binary
+from gridlane_lab.drivers.common import gridlane_path
 from gridlane_lab.endpoint_files import url_of
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.identity import Identity
@@ -113,7 +113,7 @@ class RunPlan:
     def measure(self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts) -> rows.Measured:
         """Makes the transfers, and compares what arrived."""
         work = self._scenario.work
-        comparer = Comparer(work.duration_s > 0, gridlane_binary().path)
+        comparer = Comparer(work.duration_s > 0, gridlane_path())
         comparisons: dict[int, Future[Comparison]] = {}
 
         def compare(attempt: Attempt) -> None:
@@ -135,8 +135,7 @@ class RunPlan:
             sent = self._sent(senders)
             self._last_sample = (0.0, sent)
             state, ticks, cpu = sites.state(), processes.ticks_now(), clock()
-            began = batch.run()
-            ended = time.monotonic()
+            batch.run()
             idle, stolen, total = processes.ticks_since(ticks)
             served = processes.settled(clock) - cpu if servers else 0.0
             after = self._sent(senders)
@@ -150,8 +149,6 @@ class RunPlan:
         return rows.Measured(
             attempts=batch.attempts,
             comparisons=found,
-            began_ns=int(began * 1e9),
-            ended_ns=int(ended * 1e9),
             server_cpu_s=max(served, 0.0) if servers else None,
             server_memory_bytes=max((server.peak_memory_bytes() for server in servers.values()), default=None),
             emulator_cpu_s=state_after["forwarder_cpu_s"] - state["forwarder_cpu_s"] if state and state_after else None,

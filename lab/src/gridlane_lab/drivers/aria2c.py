@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
-from gridlane_lab.drivers.common import environment_of, failure, find, flags_of, options_of, program, text_of
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
+from gridlane_lab.drivers.common import environment_of, failure, flags_of, options_of, text_of
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 # By the manual of aria2: exit status → whose fault, and in which phase.
@@ -23,15 +24,16 @@ _EXITS = {
     29: ("source", "transfer", "server temporarily overloaded"),
     32: ("source", "verify", "checksum mismatch"),
 }
-_PREFIXES = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 @register_tool
-class Aria2c(ToolDriver):
+class Aria2c(InstalledTool):
     """Options: `split` (`-s`), `min_split` (`-k`). Without streams, its defaults: one connection to each server and
     pieces of at least 20 MiB, so that small files come from one source."""
 
     name: ClassVar[str] = "aria2c"
+    program: ClassVar[str] = "aria2c"
+    package: ClassVar[str] = "aria2"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"http", "https"}),
         kinds=frozenset({"copy"}),
@@ -40,17 +42,13 @@ class Aria2c(ToolDriver):
         auth=frozenset({"none", "token"}),
     )
 
-    def availability(self) -> Availability:
-        """Debian's aria2."""
-        return find("aria2c", "aria2")
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """Its target is a regular file: it writes pieces in any order."""
         options = options_of(self.name, task, {"split": int, "min_split": str})
         streams = task.scenario.work.streams
         directory, _, file = task.target.rpartition("/")
         argv = [
-            program(self.name, "aria2c"),
+            self.path(),
             "--no-conf",
             # Its own lines are kept; a bar that is drawn again and again is not.
             "--show-console-readout=false",
@@ -76,8 +74,8 @@ class Aria2c(ToolDriver):
             argv.append(f"--min-split-size={options.get('min_split', '1M')}")
         return Command((*argv, *flags_of(task), *task.sources), environment_of(task))
 
-    def read(self, task: Task, output: Output) -> Reading:
-        """Its table of results has the mean rate, and nothing about its sources."""
+    def said(self, task: Task, output: Output) -> Reading:
+        """Its table of results has nothing about its sources."""
         text = text_of(output.stdout) + text_of(output.stderr)
         if output.exit_code == 0:
             return Reading(bytes_moved=task.size_bytes if re.search(r"\|OK +\|", text) else None)
@@ -89,9 +87,3 @@ class Aria2c(ToolDriver):
             error_phase=phase or said["error_phase"],
             error=said["error"] if said["error"] != f"exit {output.exit_code}" else words or said["error"],
         )
-
-
-def mean_rate_bytes_per_s(text: str) -> float | None:
-    """The rate in its table of results."""
-    found = re.search(r"\|OK +\| +([\d.]+)([KMG]i)?B/s\|", text)
-    return float(found[1]) * _PREFIXES[found[2] or ""] if found else None

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TypedDict
 
+from gridlane_lab import processes
 from gridlane_lab.driver import Availability, Command, Output, Task
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Option
@@ -21,9 +22,6 @@ HELPERS = Path(__file__).resolve().parent.parent / "helpers"
 
 # Asking a program for its version takes no longer, or something is wrong with it.
 VERSION_S = 20
-
-# Programs of the system that stand outside of an ordinary user's path.
-_MORE_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 # A message of a tool that is kept in a row has at most so many characters.
 _MESSAGE_MAX = 300
@@ -35,7 +33,7 @@ _MESSAGE_MAX = 300
 def find(name: str, package: str, version: Sequence[str] = ("--version",), variable: str | None = None) -> Availability:
     """A program of the path, or that the environment `variable` names. `package` is Debian's."""
     named = os.environ.get(variable) if variable else None
-    path = shutil.which(named or name, path=_path())
+    path = processes.find(named or name)
     if path is None:
         if named:
             return Availability(None, None, reason=f"{variable} names {named}, which is no program")
@@ -74,7 +72,7 @@ def file_sha256(path: str) -> str | None:
 
 def gridlane_binary() -> Availability:
     """The binary under test, with its version."""
-    path = _gridlane_path()
+    path = gridlane_path()
     if path is None:
         named = os.environ.get("GRIDLANE_LAB_BINARY")
         named_wrong = f"GRIDLANE_LAB_BINARY names {named}, which is no program"
@@ -82,8 +80,8 @@ def gridlane_binary() -> Availability:
     return Availability(path, version_of([path, "--version"]), file_sha256(path))
 
 
-def _gridlane_path() -> str | None:
-    """`GRIDLANE_LAB_BINARY`, else the release build of the checkout, else that of the path."""
+def gridlane_path() -> str | None:
+    """The binary under test: `GRIDLANE_LAB_BINARY`, else the release build of the checkout, else that of the path."""
     root = Path(__file__).resolve().parents[4]
     built = root / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / "gridlane"
     named = os.environ.get("GRIDLANE_LAB_BINARY")
@@ -93,14 +91,10 @@ def _gridlane_path() -> str | None:
 def program(driver: str, name: str, variable: str | None = None) -> str:
     """The path of a program that a command begins with. It asks for no version: that takes time before a transfer."""
     named = os.environ.get(variable) if variable else None
-    path = _gridlane_path() if name == "gridlane" else shutil.which(named or name, path=_path())
+    path = gridlane_path() if name == "gridlane" else processes.find(named or name)
     if path is None:
         raise LabError(f"{name} is not installed", where=f"driver {driver}", code=ExitCode.UNSUPPORTED)
     return path
-
-
-def _path() -> str:
-    return f"{os.environ.get('PATH', '')}:{_MORE_PATH}"
 
 
 @functools.cache
@@ -182,11 +176,6 @@ def need_one_source(driver: str, task: Task) -> str:
 def is_url(place: str) -> bool:
     """Whether a source or target is no path of the host."""
     return re.match(r"^[a-z][a-z0-9+]*://", place) is not None
-
-
-def path_part(url: str) -> str:
-    """The path of a URL, with one slash in front."""
-    return "/" + urlsplit(url).path.lstrip("/")
 
 
 # --- Copies that are read afterwards ------------------------------------------------------------------------
@@ -311,8 +300,16 @@ def cause(text: str | None) -> tuple[str | None, str | None]:
     return None, None
 
 
-def failure(output: Output, *texts: str) -> dict[str, str | None]:
-    """The fields of a `Reading` after a failure, from what the tool said; none after a success."""
+class Failure(TypedDict, total=False):
+    """The fields of a `Reading` that tell of a failure, to be handed over as they are; none after a success."""
+
+    error: str | None
+    error_scope: str | None
+    error_phase: str | None
+
+
+def failure(output: Output, *texts: str) -> Failure:
+    """What a tool said of its failure, in the first text that says something."""
     if output.exit_code == 0:
         return {}
     said = next((found for found in (message(text) for text in texts) if found), None)

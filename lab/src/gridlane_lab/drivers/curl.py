@@ -7,22 +7,20 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
 from gridlane_lab.drivers.common import (
+    Failure,
     authorization_file,
     cause,
-    copied_then_read,
     environment_of,
     failure,
-    find,
     flags_of,
     is_url,
     need_one_source,
     options_of,
-    program,
     text_of,
 )
-from gridlane_lab.drivers.readers import reading_of_events
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 # A line of its own behind everything, whatever the body was.
@@ -30,22 +28,20 @@ _REPORT = "\\n%{json}\\n"
 
 
 @register_tool
-class Curl(ToolDriver):
+class Curl(InstalledTool):
     """One connection. Of a third-party copy it is the initiator, and the streams are those of the active server.
     Options: `overwrite` (default true) and `verify` (`RequireChecksumVerification`) of a third-party copy."""
 
     name: ClassVar[str] = "curl"
+    program: ClassVar[str] = "curl"
+    package: ClassVar[str] = "curl"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"http", "https"}),
         kinds=frozenset({"copy", "upload", "copy_then_read"}),
         auth=frozenset({"none", "token", "proxy"}),
     )
 
-    def availability(self) -> Availability:
-        """Debian's curl."""
-        return find("curl", "curl")
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """With its own times on standard output."""
         options_of(self.name, task, {})
         source = need_one_source(self.name, task)
@@ -54,10 +50,10 @@ class Curl(ToolDriver):
             argv += ["--upload-file", source, *flags_of(task), task.target]
         else:
             argv += ["--output", task.target, *flags_of(task), source]
-        return copied_then_read(task, Command(tuple(argv), environment_of(task)))
+        return Command(tuple(argv), environment_of(task))
 
     def _base(self, task: Task) -> list[str]:
-        argv = [program(self.name, "curl"), "--disable", "--silent", "--show-error", "--fail"]
+        argv = [self.path(), "--disable", "--silent", "--show-error", "--fail"]
         argv += ["--write-out", _REPORT]
         if task.authority_file is not None:
             argv += ["--cacert", str(task.authority_file)]
@@ -68,10 +64,8 @@ class Curl(ToolDriver):
             argv += ["--header", f"@{header}"]
         return argv
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """Its times. An upload's first byte is not told."""
-        if task.scenario.work.kind == "copy_then_read":
-            return reading_of_events(task, output)
         report = report_of(text_of(output.stdout))
         said = failure(output, text_of(output.stderr))
         is_upload = is_url(task.target)
@@ -82,9 +76,7 @@ class Curl(ToolDriver):
             sources_used=1 if report and not said else None,
             connections=_int(report.get("num_connects")),
             http_status=_int(report.get("http_code")) or None,
-            error=said.get("error"),
-            error_scope=said.get("error_scope"),
-            error_phase=said.get("error_phase"),
+            **said,
         )
 
 
@@ -102,7 +94,7 @@ class CurlCopy(Curl):
         auth=frozenset({"none", "token", "proxy"}),
     )
 
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """A pull goes to the target with `Source`, a push to the source with `Destination`."""
         options = options_of(self.name, task, {"overwrite": bool, "verify": bool})
         work = task.scenario.work
@@ -128,13 +120,13 @@ class CurlCopy(Curl):
             argv += ["--header", f"@{passive}"]
         return Command((*argv, *flags_of(task), active), environment_of(task))
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """The markers. A status of 2xx is no success yet: the last line is."""
         text = text_of(output.stdout)
         report, copy = report_of(text), markers(text)
         body = "\n".join(line for line in text.splitlines() if not line.startswith("{"))
         words = copy.last if copy.is_failure else body if (_int(report.get("http_code")) or 0) >= 400 else ""
-        said: dict[str, str | None] = dict(failure(output, words, text_of(output.stderr)))
+        said: Failure = failure(output, words, text_of(output.stderr))
         if not said and not copy.is_success:
             # curl is content with any body; the copy failed all the same.
             words = copy.last or "the answer has no last line"
@@ -144,9 +136,7 @@ class CurlCopy(Curl):
             bytes_moved=copy.bytes_moved if said else task.size_bytes,
             connections=copy.connections_max or None,
             http_status=_int(report.get("http_code")) or None,
-            error=said.get("error"),
-            error_scope=said.get("error_scope"),
-            error_phase=said.get("error_phase"),
+            **said,
         )
 
 

@@ -4,49 +4,28 @@ from __future__ import annotations
 
 from gridlane_lab.driver import Capabilities
 from gridlane_lab.registry import declare_tool
+from gridlane_lab.scenario import Kind
 
-_ALL = frozenset({"http", "https", "root", "roots"})
+_COPY_AND_READ: frozenset[Kind] = frozenset({"copy", "remote_read"})
 
-declare_tool(
-    "gridlane-read",
-    Capabilities(
-        protocols=_ALL,
-        kinds=frozenset({"remote_read"}),
-        sources_max=32,
-        streams_max=64,
-        read_modes=frozenset({"single", "vector", "ahead", "lazy"}),
-    ),
-    "gridlane has no remote reader yet",
+# Name, kinds of work, sources at most, and why it is not there.
+_DECLARED: tuple[tuple[str, frozenset[Kind], int, str], ...] = (
+    ("gridlane-read", frozenset({"remote_read"}), 32, "gridlane has no remote reader yet"),
+    ("gridlane-broker", frozenset({"job"}), 32, "gridlane has no transfer service yet"),
+    ("gridlane-federation", _COPY_AND_READ, 32, "gridlane has no redirector yet"),
+    ("gridlane-cache", _COPY_AND_READ, 1, "gridlane has no read cache yet"),
 )
-declare_tool(
-    "gridlane-broker",
-    Capabilities(
-        protocols=_ALL,
-        kinds=frozenset({"job"}),
-        sources_max=32,
-        streams_max=64,
-        auth=frozenset({"none", "token", "proxy"}),
-    ),
-    "gridlane has no transfer service yet",
-)
-declare_tool(
-    "gridlane-federation",
-    Capabilities(
-        protocols=_ALL,
-        kinds=frozenset({"copy", "remote_read"}),
-        sources_max=32,
-        streams_max=64,
-        read_modes=frozenset({"single", "vector", "ahead", "lazy"}),
-    ),
-    "gridlane has no redirector yet",
-)
-declare_tool(
-    "gridlane-cache",
-    Capabilities(
-        protocols=_ALL,
-        kinds=frozenset({"copy", "remote_read"}),
-        streams_max=64,
-        read_modes=frozenset({"single", "vector", "ahead", "lazy"}),
-    ),
-    "gridlane has no read cache yet",
-)
+
+for _name, _kinds, _sources_max, _reason in _DECLARED:
+    declare_tool(
+        _name,
+        Capabilities(
+            protocols=frozenset({"http", "https", "root", "roots"}),
+            kinds=_kinds,
+            sources_max=_sources_max,
+            streams_max=64,
+            read_modes=frozenset({"single", "vector", "ahead", "lazy"}) if "remote_read" in _kinds else frozenset(),
+            auth=frozenset({"none", "token", "proxy"}) if "job" in _kinds else frozenset({"none"}),
+        ),
+        _reason,
+    )

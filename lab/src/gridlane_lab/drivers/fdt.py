@@ -16,26 +16,21 @@ from gridlane_lab.driver import (
     Capabilities,
     Command,
     Export,
-    Output,
-    Reading,
     RunningServer,
     ServerDriver,
     Site,
     Task,
-    ToolDriver,
 )
 from gridlane_lab.drivers.common import (
     environment_of,
-    failure,
     file_sha256,
-    find,
     flags_of,
     need_one_source,
     options_of,
     program,
-    text_of,
     version_of,
 )
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.registry import register_server, register_tool
 from gridlane_lab.scenario import Kind, Option
@@ -52,17 +47,20 @@ _MOVE = (
 
 
 @register_tool
-class Fdt(ToolDriver):
-    """Options: `jar`, `window` (`-ss`, for example `8M`)."""
+class Fdt(InstalledTool):
+    """Options: `jar`, `window` (`-ss`, for example `8M`). Its log is for people; the bytes at the target count."""
 
     name: ClassVar[str] = "fdt"
+    program: ClassVar[str] = "java"
+    package: ClassVar[str] = "default-jre-headless"
+    version: ClassVar[tuple[str, ...]] = ("-version",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"fdt"}), kinds=frozenset({"copy"}), streams_max=64
     )
 
     def availability(self) -> Availability:
         """Java, and the jar."""
-        java, jar = find("java", "default-jre-headless", ("-version",)), os.environ.get(VARIABLE)
+        java, jar = super().availability(), os.environ.get(VARIABLE)
         if java.path is None:
             return java
         if not jar:
@@ -71,7 +69,7 @@ class Fdt(ToolDriver):
             return Availability(None, None, reason=f"{VARIABLE} names {jar}, which is no file")
         return Availability(java.path, version_of([java.path, "-jar", jar, "-V"]) or java.version, file_sha256(jar))
 
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """The client pulls, which FDT calls so as well."""
         options = options_of(self.name, task, {"jar": str, "window": str})
         jar = str(options.get("jar") or os.environ.get(VARIABLE) or "")
@@ -79,20 +77,13 @@ class Fdt(ToolDriver):
             raise LabError(f"no jar is named; set {VARIABLE}", where="driver fdt", code=ExitCode.UNSUPPORTED)
         parts = urlsplit(need_one_source(self.name, task))
         directory = f"{task.target}.fdt-{task.number}"
-        argv = [program(self.name, "java"), "-jar", jar]
+        argv = [self.path(), "-jar", jar]
         argv += ["-pull", "-c", parts.hostname or "", "-p", str(parts.port or PORT)]
         argv += ["-P", str(task.scenario.work.streams), "-noupdates"]
         if "window" in options:
             argv += ["-ss", str(options["window"])]
         argv += [*flags_of(task), "-d", directory, "/" + parts.path.lstrip("/")]
         return Command(("sh", "-c", _MOVE, "fdt", directory, task.target, *argv), environment_of(task))
-
-    def read(self, task: Task, output: Output) -> Reading:
-        """Its log is for people; the bytes at the target are what counts."""
-        if output.exit_code == 0:
-            return Reading(bytes_moved=task.size_bytes)
-        said = failure(output, text_of(output.stderr), text_of(output.stdout))
-        return Reading(error=said["error"], error_scope=said["error_scope"], error_phase=said["error_phase"])
 
 
 @register_server

@@ -6,20 +6,19 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task
 from gridlane_lab.drivers.common import (
     environment_of,
     failure,
     file_sha256,
-    find,
     flags_of,
     is_url,
     need_one_source,
     options_of,
-    program,
     text_of,
     version_of,
 )
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 # Its Python modules are those of Debian's interpreter, whatever stands first in the path.
@@ -28,10 +27,12 @@ _PLUGINS = {"http": "http", "https": "http", "root": "xrootd", "roots": "xrootd"
 
 
 @register_tool
-class GfalCopy(ToolDriver):
+class GfalCopy(InstalledTool):
     """Options: `copy_mode` (`pull`, `push`, `streamed`; default: by the kind of work), `checksum` (`-K`)."""
 
     name: ClassVar[str] = "gfal-copy"
+    program: ClassVar[str] = "gfal-copy"
+    package: ClassVar[str] = "gfal2-util-scripts"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"http", "https", "root", "roots", "gsiftp"}),
         kinds=frozenset({"copy", "upload", "tpc_pull", "tpc_push"}),
@@ -41,7 +42,7 @@ class GfalCopy(ToolDriver):
 
     def availability(self) -> Availability:
         """Debian's gfal2-util, with the plug-ins that there are."""
-        found = find("gfal-copy", "gfal2-util-scripts")
+        found = super().availability()
         if found.path is None:
             return found
         version = version_of([found.path, "--version"], _PYTHON)
@@ -50,13 +51,13 @@ class GfalCopy(ToolDriver):
             version += f", without gfal2-plugin-{', gfal2-plugin-'.join(missing)}"
         return Availability(found.path, version, file_sha256(found.path))
 
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """`gfal-copy [-n N] [--copy-mode M] SOURCE TARGET`."""
         options = options_of(self.name, task, {"copy_mode": str, "checksum": str})
         work = task.scenario.work
         source = need_one_source(self.name, task)
         environment = dict(_PYTHON)
-        argv = [program(self.name, "gfal-copy"), "--force"]
+        argv = [self.path(), "--force"]
         if is_url(source) and is_url(task.target):
             mode = str(options.get("copy_mode") or work.kind.removeprefix("tpc_"))
             # It knows the mode for HTTP only.
@@ -78,7 +79,7 @@ class GfalCopy(ToolDriver):
             environment["BEARER_TOKEN"] = task.credentials["token"].read_text().strip()
         return Command((*argv, _place(source), _place(task.target)), environment_of(task, environment))
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """`Copying N bytes SOURCE => TARGET`, and the error on standard error."""
         text = text_of(output.stdout)
         if output.exit_code == 0:
@@ -87,9 +88,7 @@ class GfalCopy(ToolDriver):
         said = failure(output, text_of(output.stderr), text)
         status = re.search(r"\bHTTP (\d{3})\b|\b(?:status|code)[ :]+(\d{3})\b", text_of(output.stderr) + text)
         return Reading(
-            error=said["error"],
-            error_scope=said["error_scope"],
-            error_phase=said["error_phase"],
+            **said,
             http_status=int(status[1] or status[2]) if status else None,
         )
 

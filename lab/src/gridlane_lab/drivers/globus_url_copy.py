@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
 from gridlane_lab.drivers.common import (
-    copied_then_read,
     environment_of,
     failure,
-    find,
     flags_of,
     is_url,
     need_one_source,
     options_of,
-    program,
     text_of,
 )
-from gridlane_lab.drivers.readers import reading_of_events
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 
 @register_tool
-class GlobusUrlCopy(ToolDriver):
+class GlobusUrlCopy(InstalledTool):
     """Options: `tcp_buffer_bytes` (`-tcp-bs`), `fast` (`-fast`, reuses data channels; default true)."""
 
     name: ClassVar[str] = "globus-url-copy"
+    program: ClassVar[str] = "globus-url-copy"
+    package: ClassVar[str] = "globus-gass-copy-progs"
+    version: ClassVar[tuple[str, ...]] = ("-version",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         # A server without credentials is spoken to as `ftp`.
         protocols=frozenset({"gsiftp", "ftp"}),
@@ -35,15 +35,11 @@ class GlobusUrlCopy(ToolDriver):
         auth=frozenset({"none", "proxy"}),
     )
 
-    def availability(self) -> Availability:
-        """Debian's package has it under `progs`."""
-        return find("globus-url-copy", "globus-gass-copy-progs", ("-version",))
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """`-p 1` is extended block mode with one connection; without it, a stream as FTP has it."""
         options = options_of(self.name, task, {"tcp_buffer_bytes": int, "fast": bool})
         work = task.scenario.work
-        argv = [program(self.name, "globus-url-copy"), "-vb"]
+        argv = [self.path(), "-vb"]
         if options.get("fast", True):
             argv.append("-fast")
         if work.streams > 1:
@@ -54,13 +50,10 @@ class GlobusUrlCopy(ToolDriver):
         if any(place.startswith("ftp://") for place in places):
             # Nothing proves who is at the other end of a data connection where nobody has credentials.
             argv.append("-nodcau")
-        command = Command((*argv, *flags_of(task), *places), environment_of(task))
-        return copied_then_read(task, command)
+        return Command((*argv, *flags_of(task), *places), environment_of(task))
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """The last line of its performance: bytes, the mean rate, and that of the last moment."""
-        if task.scenario.work.kind == "copy_then_read":
-            return reading_of_events(task, output)
         text = text_of(output.stdout).replace("\r", "\n")
         counts = re.findall(r"^\s*(\d+) bytes\s+[\d.]+ MB/sec avg", text, re.M)
         said = failure(output, text_of(output.stderr), text)
@@ -68,9 +61,7 @@ class GlobusUrlCopy(ToolDriver):
         return Reading(
             # Its last line is not always printed at the end.
             bytes_moved=moved if said else task.size_bytes,
-            error=said.get("error"),
-            error_scope=said.get("error_scope"),
-            error_phase=said.get("error_phase"),
+            **said,
         )
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task
 from gridlane_lab.drivers.common import (
-    copied_then_read,
     environment_of,
     failure,
     flags_of,
     gridlane_binary,
     options_of,
-    program,
     text_of,
 )
-from gridlane_lab.drivers.readers import reading_of_events
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 # Whose fault an error is, by the word of `gridlane`, in the words of the rows.
@@ -43,11 +41,12 @@ _SCOPES_OF_CLASSES = {
 
 
 @register_tool
-class Gridlane(ToolDriver):
+class Gridlane(InstalledTool):
     """The client under test. Options: `checksum`, a type that is compared (default: whatever sources state);
     `own_streams`, true where it chooses their number although streams are a factor."""
 
     name: ClassVar[str] = "gridlane"
+    program: ClassVar[str] = "gridlane"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"http", "https", "root", "roots"}),
         kinds=frozenset({"copy", "upload", "tpc_pull", "tpc_push", "copy_then_read"}),
@@ -60,12 +59,12 @@ class Gridlane(ToolDriver):
         """The binary under test."""
         return gridlane_binary()
 
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """`gridlane cp SOURCE TARGET --mirror …`."""
         options = options_of(self.name, task, {"checksum": str, "own_streams": bool})
         work = task.scenario.work
         first, *mirrors = task.sources
-        argv = [program(self.name, "gridlane"), "cp", first, task.target, "--json", "--progress", "never"]
+        argv = [self.path(), "cp", first, task.target, "--json", "--progress", "never"]
         for mirror in mirrors:
             argv += ["--mirror", mirror]
         if task.authority_file is not None:
@@ -82,13 +81,10 @@ class Gridlane(ToolDriver):
             argv += ["--token-file", str(task.credentials["token"])]
         if "proxy" in task.credentials:
             argv += ["--cert", str(task.credentials["proxy"])]
-        command = Command((*argv, *flags_of(task)), environment_of(task), is_json_lines=True)
-        return copied_then_read(task, command)
+        return Command((*argv, *flags_of(task)), environment_of(task), is_json_lines=True)
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """Its events."""
-        if task.scenario.work.kind == "copy_then_read":
-            return reading_of_events(task, output)
         return reading_of_cp(output)
 
 

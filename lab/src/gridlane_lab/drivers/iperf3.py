@@ -6,33 +6,32 @@ import json
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
-from gridlane_lab.drivers.common import failure, find, flags_of, need_one_source, options_of, program, text_of
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
+from gridlane_lab.drivers.common import failure, flags_of, need_one_source, options_of, text_of
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 PORT = 5201
 
 
 @register_tool
-class Iperf3(ToolDriver):
+class Iperf3(InstalledTool):
     """The server is at the source and sends, as a server of files does. Options: `seconds` (default: the size of the
     file is moved)."""
 
     name: ClassVar[str] = "iperf3"
+    program: ClassVar[str] = "iperf3"
+    package: ClassVar[str] = "iperf3"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"tcp"}), kinds=frozenset({"raw_network"}), streams_max=128
     )
 
-    def availability(self) -> Availability:
-        """Debian's iperf3."""
-        return find("iperf3", "iperf3")
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """The source is `tcp://HOST:PORT` or any other URL of the host."""
         options = options_of(self.name, task, {"seconds": float})
         parts = urlsplit(need_one_source(self.name, task))
         host = parts.hostname or task.sources[0]
-        argv = [program(self.name, "iperf3"), "--client", host]
+        argv = [self.path(), "--client", host]
         argv += ["--port", str(parts.port if parts.scheme == "tcp" and parts.port else PORT)]
         argv += ["--reverse", "--json", "--parallel", str(task.scenario.work.streams)]
         if "seconds" in options:
@@ -42,7 +41,7 @@ class Iperf3(ToolDriver):
             argv += ["--bytes", str(task.size_bytes)]
         return Command((*argv, *flags_of(task)), dict(task.scenario.tool[0].environment))
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """Its report: bytes that arrived, and its own clock."""
         try:
             report: Any = json.loads(text_of(output.stdout, 20_000_000))

@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
 from gridlane_lab.drivers.common import (
     environment_of,
     failure,
-    find,
     flags_of,
     is_url,
     need_one_source,
     options_of,
-    program,
     text_of,
 )
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.registry import register_tool
 
 
 @register_tool
-class Rclone(ToolDriver):
+class Rclone(InstalledTool):
     """Options: `backend`, `http` (downloads; the default) or `webdav`."""
 
     name: ClassVar[str] = "rclone"
+    program: ClassVar[str] = "rclone"
+    package: ClassVar[str] = "rclone"
+    version: ClassVar[tuple[str, ...]] = ("version",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"http", "https"}),
         kinds=frozenset({"copy", "upload"}),
@@ -33,11 +35,7 @@ class Rclone(ToolDriver):
         auth=frozenset({"none", "token"}),
     )
 
-    def availability(self) -> Availability:
-        """Debian's rclone."""
-        return find("rclone", "rclone", ("version",))
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """`copyto`, with a remote that is written in the command: no configuration is read."""
         options = options_of(self.name, task, {"backend": str})
         source, streams = need_one_source(self.name, task), task.scenario.work.streams
@@ -48,7 +46,7 @@ class Rclone(ToolDriver):
                 where=f"driver {self.name}",
                 code=ExitCode.USAGE,
             )
-        argv = [program(self.name, "rclone"), "--config", "/dev/null"]
+        argv = [self.path(), "--config", "/dev/null"]
         argv += ["--use-json-log", "--stats", "500ms", "--stats-log-level", "NOTICE"]
         argv += ["--multi-thread-streams", str(streams), "--multi-thread-cutoff", "1M" if streams > 1 else "1P"]
         if task.authority_file is not None:
@@ -62,7 +60,7 @@ class Rclone(ToolDriver):
         places = [_remote(place, backend) if is_url(place) else place for place in (source, task.target)]
         return Command((*argv, *flags_of(task), "copyto", *places), environment)
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """Its statistics, of which the last line has all."""
         errors, moved = [], None
         for line in text_of(output.stderr).splitlines():
@@ -70,15 +68,15 @@ class Rclone(ToolDriver):
                 value: Any = json.loads(line)
             except ValueError:
                 continue
+            if not isinstance(value, dict):
+                continue
             moved = value.get("stats", {}).get("bytes", moved)
             if value.get("level") == "error":
                 errors.append(str(value.get("msg")))
         said = failure(output, "\n".join(errors), text_of(output.stderr))
         return Reading(
             bytes_moved=moved if moved or said else task.size_bytes,
-            error=said.get("error"),
-            error_scope=said.get("error_scope"),
-            error_phase=said.get("error_phase"),
+            **said,
         )
 
 

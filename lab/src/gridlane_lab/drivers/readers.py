@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
 from gridlane_lab.drivers.common import (
     HELPERS,
+    Failure,
     cause,
     environment_of,
     failure,
@@ -155,12 +156,12 @@ def reading_of_events(task: Task, output: Output) -> Reading:
             failed = event
     wanted = _wanted(task)
     is_whole = last.get("type") == "summary"
-    said: dict[str, str | None] = {}
+    said: Failure = {}
     if failed:
         scope, _ = cause(str(failed.get("error")))
         said = {"error": str(failed["error"]), "error_scope": scope, "error_phase": str(failed.get("phase"))}
     elif not is_whole:
-        said = dict(failure(output, text_of(output.stderr)))
+        said = failure(output, text_of(output.stderr))
     return Reading(
         # Of a copy that is read afterwards, what went over the network is the copy.
         bytes_moved=_int(last.get("copied_bytes", last.get("bytes_moved"))),
@@ -173,9 +174,7 @@ def reading_of_events(task: Task, output: Output) -> Reading:
         wait_s=_float(last.get("wait_s")),
         bytes_verified=_verified(task, wanted, last) if is_whole else None,
         http_status=_int(failed.get("http_status")),
-        error=said.get("error"),
-        error_scope=said.get("error_scope"),
-        error_phase=said.get("error_phase"),
+        **said,
     )
 
 

@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 from xml.sax.saxutils import escape, quoteattr
 
-from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
-from gridlane_lab.drivers.common import (
-    copied_then_read,
-    environment_of,
-    failure,
-    find,
-    flags_of,
-    need_one_source,
-    options_of,
-    program,
-    text_of,
-)
-from gridlane_lab.drivers.readers import reading_of_events
+from gridlane_lab.driver import Capabilities, Command, Output, Reading, Task
+from gridlane_lab.drivers.common import environment_of, flags_of, need_one_source, options_of
+from gridlane_lab.drivers.installed import InstalledTool
 from gridlane_lab.registry import register_tool
 
 # `-S` adds so many to the first connection.
@@ -25,10 +15,12 @@ _STREAMS_MAX = 16
 
 
 @register_tool
-class Xrdcp(ToolDriver):
+class Xrdcp(InstalledTool):
     """Options: `pages` (default true: CRC32C of each page, in software in Debian's build), `cksum` (`--cksum`)."""
 
     name: ClassVar[str] = "xrdcp"
+    program: ClassVar[str] = "xrdcp"
+    package: ClassVar[str] = "xrootd-client"
     capabilities: ClassVar[Capabilities] = Capabilities(
         protocols=frozenset({"root", "roots"}),
         kinds=frozenset({"copy", "upload", "tpc_pull", "copy_then_read"}),
@@ -37,15 +29,11 @@ class Xrdcp(ToolDriver):
         auth=frozenset({"none", "token", "proxy"}),
     )
 
-    def availability(self) -> Availability:
-        """Debian's xrootd-client."""
-        return find("xrdcp", "xrootd-client")
-
-    def command(self, task: Task) -> Command:
+    def transfer(self, task: Task) -> Command:
         """Several sources are told by a metalink: without a redirector it has no other way."""
         options = options_of(self.name, task, {"pages": bool, "cksum": str})
         work = task.scenario.work
-        argv = [program(self.name, "xrdcp"), "--nopbar", "--silent", "--force"]
+        argv = [self.path(), "--nopbar", "--silent", "--force"]
         if work.kind in ("tpc_pull", "tpc_push"):
             argv += ["--tpc", "only"]
         if work.streams > 1:
@@ -59,17 +47,14 @@ class Xrdcp(ToolDriver):
         else:
             argv += [*flags_of(task), _doubled(need_one_source(self.name, task)), _doubled(task.target)]
         environment = environment_of(task, {"XRD_CPUSEPGWRTRD": "0"} if options.get("pages") is False else {})
-        return copied_then_read(task, Command(tuple(argv), environment))
+        return Command(tuple(argv), environment)
 
-    def read(self, task: Task, output: Output) -> Reading:
+    def said(self, task: Task, output: Output) -> Reading:
         """Silent when it succeeds; else one line of error."""
-        if task.scenario.work.kind == "copy_then_read":
-            return reading_of_events(task, output)
         if output.exit_code == 0:
             compared = str(task.scenario.tool[0].options.get("cksum", "")).endswith(":source")
             return Reading(bytes_moved=task.size_bytes, checksum_compared=compared or None)
-        said = failure(output, text_of(output.stderr), text_of(output.stdout))
-        return Reading(error=said["error"], error_scope=said["error_scope"], error_phase=said["error_phase"])
+        return super().said(task, output)
 
 
 def metalink(task: Task) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from ranges import Step, Wanted
-from transports import Policy, ReadError, Transport
+from transports import Policy, ReadError, Transport, policy_of, transport_of
 
 _EVERY_S = 1.0
 
@@ -37,6 +38,15 @@ def options(about: str) -> argparse.ArgumentParser:
     parser.add_argument("--branch-fraction", type=float, default=1.0)
     parser.add_argument("--trigger-factor", type=int, default=0)
     parser.add_argument("--directory", help="for segments of the lazy download")
+    return parser
+
+
+def remote_options(about: str) -> argparse.ArgumentParser:
+    """Those, and where the file is."""
+    parser = options(about)
+    parser.add_argument("--ca", help="trust the authorities in this PEM file")
+    parser.add_argument("--token-file")
+    parser.add_argument("url", help="root://, https://, http://, or a path")
     return parser
 
 
@@ -70,6 +80,18 @@ class Job:
     def seconds(self) -> float:
         """Since the beginning."""
         return time.monotonic() - self.began
+
+    @contextlib.contextmanager
+    def reading(self, given: argparse.Namespace) -> Iterator[Policy]:
+        """The file of `remote_options`, opened; and closed after reads that went well."""
+        transport = transport_of(given.url, given.ca, given.token_file)
+        self.facts["open_s"] = self.seconds()
+        policy = policy_of(
+            given.mode, transport, given.size_bytes, given.block_bytes, given.segment_bytes, given.directory
+        )
+        yield policy
+        policy.close()
+        transport.close()
 
     def run(self, steps: Iterable[Step], policy: Policy, each: Callable[[bytes], object] | None = None) -> None:
         """All steps. `each` is called with every range that was read."""

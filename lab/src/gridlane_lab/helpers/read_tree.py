@@ -14,38 +14,29 @@ from typing import Any
 import jobs
 import uproot
 from ranges import Basket, Layout, layout_steps, write_layout
-from transports import Policy, policy_of, transport_of
+from transports import Policy
 
 _TREES = ("Events", "E", "test", "tree")
 
 
 def main() -> int:
     """Runs the job of the command line."""
-    parser = jobs.options(__doc__)
-    parser.add_argument("--ca", help="trust the authorities in this PEM file")
-    parser.add_argument("--token-file")
+    parser = jobs.remote_options(__doc__)
     parser.add_argument("--tree", help="its name; default: the first of the usual ones")
     parser.add_argument("--layout-to", help="write where the baskets are to this file, and read nothing else")
-    parser.add_argument("url", help="root://, https://, http://, or a path")
     given = parser.parse_args()
 
     def work(job: jobs.Job) -> Policy:
-        transport = transport_of(given.url, given.ca, given.token_file)
-        job.facts["open_s"] = job.seconds()
-        policy = policy_of(
-            given.mode, transport, given.size_bytes, given.block_bytes, given.segment_bytes, given.directory
-        )
-        tree, opening = open_tree(policy, given.size_bytes, given.tree)
-        layout = layout_of(tree, opening)
-        job.facts["tree_s"] = job.seconds()
-        if given.layout_to:
-            write_layout(layout, given.layout_to)
-        else:
-            # What opening reads has been read.
-            without = Layout(layout.entries, layout.branches, layout.uncompressed_bytes, [])
-            job.run(layout_steps(without, jobs.wanted_of(given)), policy, decompressed)
-        policy.close()
-        transport.close()
+        with job.reading(given) as policy:
+            tree, opening = open_tree(policy, given.size_bytes, given.tree)
+            layout = layout_of(tree, opening)
+            job.facts["tree_s"] = job.seconds()
+            if given.layout_to:
+                write_layout(layout, given.layout_to)
+            else:
+                # What opening reads has been read.
+                without = Layout(layout.entries, layout.branches, layout.uncompressed_bytes, [])
+                job.run(layout_steps(without, jobs.wanted_of(given)), policy, decompressed)
         return policy
 
     return jobs.Job().main(work)

@@ -22,6 +22,10 @@ ROOT_ELEMENTS_MAX = 1024
 ROOT_ELEMENT_BYTES_MAX = 2_097_136
 # A field of this length passes every server: nginx and Apache take 8 KiB.
 HTTP_RANGES_FIELD_BYTES = 7000
+# What nobody has asked for, such as the whole file instead of several ranges, is read to its end if it is no longer
+# than this, so that the connection can be kept. A part of an answer has a head of at most so much.
+HTTP_SURPLUS_BYTES_MAX = 10_000_000
+HTTP_HEAD_BYTES_MAX = 1 << 10
 # A server that says nothing for so long is hung.
 SILENCE_S = 120
 
@@ -159,7 +163,7 @@ class Http(Transport):
 
     def read(self, offset: int, length: int) -> bytes:
         """One GET with one range."""
-        status, headers, body = self._get(f"bytes={offset}-{offset + length - 1}")
+        status, headers, body = self._get([(offset, length)])
         if status == 200 and (offset, length) == (0, len(body)):
             return body
         if status != 206:
@@ -179,8 +183,8 @@ class Http(Transport):
                 found[pending[0]] = self.read(*pending[0])
                 pending = pending[1:]
                 continue
-            asked, field = _field(pending, self._ranges_max)
-            status, headers, body = self._get(field)
+            asked = _fitting(pending, self._ranges_max)
+            status, headers, body = self._get(asked)
             if status in (200, 400, 416):
                 self._ranges_max = min(self._ranges_max, len(asked)) // 2
                 continue
@@ -203,7 +207,7 @@ class Http(Transport):
         if self._connection is not None:
             self._connection.close()
 
-    def _get(self, ranges: str) -> tuple[int, Message, bytes]:
+    def _get(self, ranges: Sequence[Range]) -> tuple[int, Message, bytes]:
         for _ in range(5):
             is_kept = self._connection is not None
             try:
@@ -229,7 +233,7 @@ class Http(Transport):
             return status, headers, body
         raise ReadError("too many redirects or lost connections", "connect")
 
-    def _ask(self, ranges: str) -> tuple[int, Message, bytes]:
+    def _ask(self, ranges: Sequence[Range]) -> tuple[int, Message, bytes]:
         parts = urlsplit(self._url)
         if self._connection is None:
             if self._tls is not None:
@@ -237,30 +241,43 @@ class Http(Transport):
             else:
                 self._connection = http.client.HTTPConnection(parts.netloc, timeout=SILENCE_S)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        self._connection.request("GET", path, headers={"Range": ranges, **self._fields})
+        self._connection.request("GET", path, headers={"Range": _field(ranges), **self._fields})
         answer = self._connection.getresponse()
-        if answer.status == 200 and ranges.count(",") and int(answer.headers["Content-Length"] or 0) > 10_000_000:
-            # The whole file is not wanted; the connection ends with it.
+        most = HTTP_SURPLUS_BYTES_MAX
+        if answer.status == 206 or len(ranges) == 1:
+            most = max(most, sum(length + HTTP_HEAD_BYTES_MAX for _, length in ranges))
+        if answer.length is None:
+            body = answer.read(most + 1)
+        else:
+            # An answer that ends before its length is an error only where all of it is asked for.
+            body = answer.read() if answer.length <= most else None
+        if body is None or len(body) > most:
+            # More than anybody has asked for is not read; the connection ends with it.
             self.close()
             self._connection = None
-            self._count(0)
-            return 200, answer.headers, b""
-        body = answer.read()
+            self._count(len(body or b""))
+            if answer.status == 206:
+                raise ReadError("the answer is longer than the ranges", "transfer", 206)
+            return answer.status, answer.headers, b""
         self._count(len(body))
         return answer.status, answer.headers, body
 
 
-def _field(pending: Sequence[Range], most: int) -> tuple[list[Range], str]:
+def _field(ranges: Sequence[Range]) -> str:
+    """The value of `Range`."""
+    return "bytes=" + ",".join(f"{offset}-{offset + length - 1}" for offset, length in ranges)
+
+
+def _fitting(pending: Sequence[Range], most: int) -> list[Range]:
     """As many ranges as a field takes."""
-    asked, words, size = [], [], 6
-    for offset, length in pending[:most]:
-        word = f"{offset}-{offset + length - 1}"
-        size += len(word) + 1
+    asked: list[Range] = []
+    size = len("bytes=")
+    for one in pending[:most]:
+        size += len(_field([one])) - len("bytes=") + 1
         if size > HTTP_RANGES_FIELD_BYTES:
             break
-        asked.append((offset, length))
-        words.append(word)
-    return asked, "bytes=" + ",".join(words)
+        asked.append(one)
+    return asked
 
 
 def _content_range(headers: Message) -> int | None:
