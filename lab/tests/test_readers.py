@@ -12,6 +12,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,9 +22,10 @@ import tasks
 import gridlane_lab.drivers  # noqa: F401
 from gridlane_lab import registry
 from gridlane_lab.driver import Output
-from gridlane_lab.drivers.common import HELPERS, TRACES, trace_names
+from gridlane_lab.drivers.common import HELPERS
 from gridlane_lab.helpers import ranges
 from gridlane_lab.helpers.ranges import Basket, Layout, Wanted
+from gridlane_lab.reading import TRACES, needed_bytes, trace_names
 
 sys.path.insert(0, str(HELPERS))
 import transports
@@ -145,6 +147,21 @@ def test_traces_that_come_along():
         one_by_one = Wanted("trace", 212_335_314, trace=str(TRACES / f"{name}.csv.gz"))
         assert [len(step) for step, _ in one_by_one.steps()] == [1] * elements and one_by_one.events() == requests
         assert all(offset + length <= 212_335_314 for step, _ in steps for offset, length in step)
+
+
+def test_bytes_that_a_job_needs_count_once(tmp_path):
+    trace = tmp_path / "trace.csv.gz"
+    with gzip.open(trace, "wt") as file:
+        file.write("request,op,offset,length\n0,readv,0,100\n0,readv,50,100\n1,read,60,10\n2,read,1000,5\n")
+    for mode in ("single", "vector"):
+        assert needed_bytes(Wanted("trace", 2000, mode=mode, trace=str(trace))) == 155
+    assert needed_bytes(Wanted("random", 1_000_000, fraction=0.1, event_bytes=1000)) == 100_000
+    layout = tmp_path / "layout.csv.gz"
+    ranges.write_layout(small_layout(), str(layout))
+    # Opening; the two small branches; and with all events all that there is.
+    some = Wanted("branches", 20_000, trace=str(layout), branch_fraction=0.1)
+    assert needed_bytes(some) == 320 + 40
+    assert needed_bytes(replace(some, trigger_factor=1)) == needed_bytes(replace(some, branch_fraction=1.0)) == 1360
 
 
 def small_layout() -> Layout:

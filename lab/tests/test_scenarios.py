@@ -10,7 +10,7 @@ import pytest
 import gridlane_lab.drivers  # noqa: F401
 from gridlane_lab import matrix, plan, registry, scenario
 from gridlane_lab.driver import Task
-from gridlane_lab.drivers.common import trace_file
+from gridlane_lab.reading import trace_file
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 FILES = sorted(SCENARIOS.glob("*.toml"))

@@ -9,7 +9,7 @@ import heapq
 from dataclasses import dataclass
 from math import inf
 
-from gridlane_lab import bound
+from gridlane_lab import bound, reading
 from gridlane_lab.scenario import Link, Scenario, Topology
 
 
@@ -99,7 +99,8 @@ def run_bytes(scenario: Scenario) -> float | None:
         return None
     size = float(file.size_bytes)
     if work.kind == "remote_read" and work.read is not None:
-        size *= work.read.fraction
+        job = reading.wanted(scenario, work.read, file.size_bytes, 0)
+        size = size * work.read.fraction if job is None else float(reading.needed_bytes(job))
     files = file.count if work.kind not in ("remote_read", "copy_then_read") else 1
     return size * max(files, work.concurrency) * work.clients
 

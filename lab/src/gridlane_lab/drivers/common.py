@@ -16,6 +16,7 @@ from typing import TypedDict
 from gridlane_lab import processes
 from gridlane_lab.driver import Availability, Command, Output, Task
 from gridlane_lab.errors import ExitCode, LabError
+from gridlane_lab.reading import trace_file, trace_names
 from gridlane_lab.scenario import Option
 
 HELPERS = Path(__file__).resolve().parent.parent / "helpers"
@@ -220,27 +221,6 @@ def read_options(task: Task) -> list[str]:
     if read.pattern == "branches":
         options += [f"--branch-fraction={read.branch_fraction}", f"--trigger-factor={read.trigger_factor}"]
     return options
-
-
-TRACES = HELPERS.parent / "traces"
-
-
-def trace_names() -> list[str]:
-    """Names of the traces and layouts that come along."""
-    return sorted(path.name.removesuffix(".csv.gz") for path in TRACES.glob("*.csv.gz"))
-
-
-def trace_file(trace: str) -> Path:
-    """A trace that comes along by its name, or another by its path."""
-    path = Path(trace) if "/" in trace else TRACES / f"{trace}.csv.gz"
-    if not path.is_file():
-        raise LabError(
-            f"there is no trace {trace!r}",
-            where="[work.read] trace",
-            hint=f"give a path with a slash, or one of: {', '.join(trace_names())}",
-            code=ExitCode.NOT_FOUND,
-        )
-    return path
 
 
 # --- Output -------------------------------------------------------------------------------------------------

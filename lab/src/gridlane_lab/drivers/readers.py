@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from gridlane_lab import reading
 from gridlane_lab.driver import Availability, Capabilities, Command, Output, Reading, Task, ToolDriver
 from gridlane_lab.drivers.common import (
     HELPERS,
@@ -26,7 +27,6 @@ from gridlane_lab.drivers.common import (
     python_with,
     read_options,
     text_of,
-    trace_file,
     version_of,
 )
 from gridlane_lab.errors import ExitCode, LabError
@@ -179,22 +179,8 @@ def reading_of_events(task: Task, output: Output) -> Reading:
 
 
 def _wanted(task: Task) -> Wanted | None:
-    """The job, where it can be known without the file: not that of a real tree."""
     read = task.scenario.work.read
-    if read is None or (read.pattern == "branches" and read.trace is None):
-        return None
-    return Wanted(
-        pattern=read.pattern,
-        mode=read.mode,
-        size_bytes=task.size_bytes,
-        fraction=float(read.fraction),
-        event_bytes=int(read.event_bytes),
-        vector_width=read.vector_width,
-        seed=f"{task.scenario.data.seed}/{task.number}",
-        trace=str(trace_file(read.trace)) if read.trace is not None else None,
-        branch_fraction=float(read.branch_fraction),
-        trigger_factor=read.trigger_factor,
-    )
+    return None if read is None else reading.wanted(task.scenario, read, task.size_bytes, task.number)
 
 
 def _verified(task: Task, wanted: Wanted | None, last: Mapping[str, Any]) -> int | None:
