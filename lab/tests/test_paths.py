@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import synthetic
 
@@ -29,6 +31,10 @@ def test_sources_that_share_nothing_add_up(tmp_path):
     assert paths.capacity_bits_per_s(three) == pytest.approx(3 * payload * 8)
     # What bench/ has measured against: three sites of 800 Mb/s.
     assert paths.bound_s(three) == pytest.approx(bound.bound_s(5e8, found.single, 3))
+    # More connections than were asked for begin sooner.
+    four = [replace(path, connections=4) for path in found.single]
+    assert paths.bound_s(three, 4) == pytest.approx(bound.bound_s(5e8, four, 3))
+    assert paths.bound_s(three, 4) < paths.bound_s(three)
 
 
 def test_a_shared_link_limits_all(tmp_path):

@@ -66,10 +66,11 @@ def paths(scenario: Scenario) -> Paths | None:
     return Paths(tuple(found), together)
 
 
-def bound_s(scenario: Scenario) -> float | None:
-    """bound(k) of one run of a resolved scenario, with the connections that it asks for; None where it is not known.
+def bound_s(scenario: Scenario, connections: int = 1) -> float | None:
+    """bound(k) of one run of a resolved scenario; None where it is not known.
 
-    The bytes are those that the work needs: the whole file, or what is read of it.
+    The bytes are those that the work needs: the whole file, or what is read of it. Each transfer has the connections
+    that it asks for, or those that it was seen to open, where they are more: some tools choose their number.
     """
     known = paths(scenario)
     size = run_bytes(scenario)
@@ -79,8 +80,8 @@ def bound_s(scenario: Scenario) -> float | None:
     rates = min(known.together_bytes_per_s, sum(path.payload_bytes_per_s for path in known.single))
     if rates == inf:
         return None
-    connections = work.streams * work.concurrency * work.clients
-    each = [bound.Path(path.payload_bytes_per_s, path.round_trip_s, connections) for path in known.single]
+    at_once = max(work.streams, connections) * work.concurrency * work.clients
+    each = [bound.Path(path.payload_bytes_per_s, path.round_trip_s, at_once) for path in known.single]
     return bound.bound_s(size, each, bound.ROUND_TRIPS.get(work.protocol, 3), known.together_bytes_per_s)
 
 

@@ -106,7 +106,8 @@ def judge(run: RunFacts, scenario: Scenario, measured: Measured, is_capacity_kno
 def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
     """All rows, the run's last."""
     scenario = run.turn.cell.scenario
-    bound_s, capacity, round_trip_s = space.bound_of(scenario)
+    connections = max((row.connections or 1 for row in found.transfers), default=1)
+    bound_s, capacity, round_trip_s = space.bound_of(scenario, connections)
     yield from found.transfers
     yield from found.shares
     yield from measured.samples

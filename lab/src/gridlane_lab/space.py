@@ -128,11 +128,12 @@ def _refuse(needed: int, directory: Path, what: str) -> None:
         )
 
 
-def bound_of(scenario: Scenario) -> tuple[float | None, float | None, float | None]:
-    """bound(k) in seconds, the capacity in bits per second and the round trip of a run, where they are known."""
+def bound_of(scenario: Scenario, connections: int = 1) -> tuple[float | None, float | None, float | None]:
+    """bound(k) in seconds, the capacity in bits per second and the round trip of a run, where they are known; with the
+    connections that a transfer was seen to open."""
     known = paths.paths(scenario)
     return (
-        paths.bound_s(scenario),
+        paths.bound_s(scenario, connections),
         paths.capacity_bits_per_s(scenario),
         known.round_trip_s if known is not None and known.single else None,
     )
