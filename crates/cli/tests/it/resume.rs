@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::support::client::{Outcome, Running, cp, cp_from, gridlane, isolated, run};
-use crate::support::object::Object;
+use crate::support::object::{Object, Then};
 use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
 use crate::support::{MIB, Scratch, assert_copied, content, journal_of, occupied_bytes, part_of, until};
@@ -39,16 +40,25 @@ fn killed_at(sources: &[String], target: &Path, bytes: u64) {
 fn after_a_kill_at_most_64_mib_and_what_was_in_flight_are_fetched_again() {
     let size = 224 * MIB;
     let bytes = content(601, size);
-    let server = counting(&Object::new(&bytes), 0);
+    // The end of the file does not come before the copy is killed.
+    let (object, holds) = (Object::new(&bytes), Arc::new(AtomicBool::new(true)));
+    let held = Arc::clone(&holds);
+    let server = Rogue::start(move |request| {
+        let mut answer = object.answer(request);
+        let most = (208 * MIB).saturating_sub(answer.range.start);
+        if answer.range.len() > most && held.load(Relaxed) {
+            answer.sent = most;
+            answer.then = Then::Stall;
+        }
+        answer
+    });
     let scratch = Scratch::new();
     let target = scratch.join("f");
 
-    let mut copy = Running::start(cp(server.url("f"), &target));
-    until("most of it is sent", || {
-        assert!(copy.is_running(), "it ended before it could be killed");
-        server.sent_bytes() >= 192 * MIB_U64
-    });
+    let copy = Running::start(cp(server.url("f"), &target));
+    until("most of it is sent", || server.sent_bytes() >= 192 * MIB_U64);
     copy.kill();
+    holds.store(false, Relaxed);
     let sent_before = server.sent_bytes();
 
     let outcome = run(cp(server.url("f"), &target)).ok().verified(true);

@@ -6,7 +6,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// The relay's treatment of passing bytes.
@@ -16,6 +16,8 @@ pub(crate) struct Ways {
     pub(crate) delay: Duration,
     /// Bytes per second from the server to the client on each connection; 0: as fast as it goes.
     pub(crate) rate: u64,
+    /// Bytes of the server, of all connections, after which it passes on none until [`Relay::go_on`]; 0: it always does.
+    pub(crate) holds_after: u64,
     /// The number of answers with pages that get a wrong byte in their first page. Those of a single page, which may
     /// have been asked for again, only when all do.
     pub(crate) damages: usize,
@@ -34,6 +36,8 @@ struct Shared {
     server: SocketAddr,
     ways: Ways,
     stopped: AtomicBool,
+    /// Waits for [`Relay::go_on`] where bytes are held.
+    released: (Mutex<bool>, Condvar),
     connections: AtomicUsize,
     bytes: AtomicU64,
     damaged: AtomicUsize,
@@ -63,6 +67,7 @@ impl Relay {
             server: SocketAddr::from(([127, 0, 0, 1], port)),
             ways,
             stopped: AtomicBool::new(false),
+            released: Default::default(),
             connections: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             damaged: AtomicUsize::new(0),
@@ -97,6 +102,11 @@ impl Relay {
         self.shared.bytes.load(Relaxed)
     }
 
+    /// Passes on what it gets from now on. Connections of which it holds bytes end.
+    pub(crate) fn go_on(&self) {
+        self.shared.go_on();
+    }
+
     /// Answers that were damaged so far.
     pub(crate) fn damaged(&self) -> usize {
         self.shared.damaged.load(Relaxed)
@@ -111,7 +121,27 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Relaxed);
+        self.shared.go_on();
         let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn go_on(&self) {
+        *self.released.0.lock().unwrap() = true;
+        self.released.1.notify_all();
+    }
+
+    /// Waits where bytes are held. True if they are to be passed on.
+    fn passes(&self) -> bool {
+        let mut released = self.released.0.lock().unwrap();
+        if *released || self.ways.holds_after == 0 || self.bytes.load(Relaxed) < self.ways.holds_after {
+            return true;
+        }
+        while !*released {
+            released = self.released.1.wait(released).unwrap();
+        }
+        false
     }
 }
 
@@ -152,6 +182,9 @@ fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, sha
     let delivery = std::thread::spawn(move || {
         for (at, round_trips, bytes) in due {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            if !delivering.passes() {
+                break;
+            }
             {
                 let mut turns = delivering.turns.lock().unwrap();
                 let bytes = delivering.bytes.fetch_add(bytes.len() as u64, Relaxed) + bytes.len() as u64;
