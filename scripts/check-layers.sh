@@ -31,6 +31,7 @@ allowed() {
     case $1 in
     core) echo ;;
     dav | plan | xrd) echo core ;;
+    read) echo core plan ;;
     auth) echo core dav ;;
     sys) echo ;;
     share) echo core sys ;;
@@ -67,7 +68,7 @@ done
 # --- Pure means pure ------------------------------------------------------------------------------
 impure='tokio|mio|socket2|rustix|nix|hyper|rustls|ring|async-std|async-io|smol|polling|futures-executor|reqwest'
 effects='std::(net::(Tcp|Udp)|fs\b|thread|process)|(Instant|SystemTime)::now|std::os::unix::net'
-for crate in core dav plan xrd auth; do
+for crate in core dav plan read xrd auth; do
     all=$(tree "$crate")
     # On one line.
     # shellcheck disable=SC2086

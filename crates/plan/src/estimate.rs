@@ -27,7 +27,7 @@ const WEIGHT_EARLY: f64 = 0.75;
 
 /// The rate of one lane.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RateEstimate {
+pub struct RateEstimate {
     rate_bytes_per_s: Option<f64>,
     /// The rate of the window that was closed last.
     newest_bytes_per_s: Option<f64>,
@@ -42,13 +42,13 @@ pub(crate) struct RateEstimate {
 
 impl RateEstimate {
     /// Begins with what an earlier connection to the same source did.
-    pub(crate) fn with_prior(rate_bytes_per_s: Option<f64>) -> RateEstimate {
+    pub fn with_prior(rate_bytes_per_s: Option<f64>) -> RateEstimate {
         RateEstimate { rate_bytes_per_s, ..RateEstimate::default() }
     }
 
     /// `bytes` arrived. `since` is when the first of them could have been expected, if the clock was
     /// held until now.
-    pub(crate) fn receive(&mut self, now: Time, bytes: u64, since: Time) {
+    pub fn receive(&mut self, now: Time, bytes: u64, since: Time) {
         self.running_since.get_or_insert(since.min(now));
         self.bytes += bytes;
         let active_s = self.active_s(now);
@@ -71,7 +71,7 @@ impl RateEstimate {
 
     /// Nothing is due from now on (idle or blocked): time stops counting. Of a lane that brings no
     /// more than this, it is all there will be to judge from.
-    pub(crate) fn hold(&mut self, now: Time) {
+    pub fn hold(&mut self, now: Time) {
         if let Some(since) = self.running_since.take() {
             self.active += now.since(since);
         }
@@ -83,7 +83,7 @@ impl RateEstimate {
 
     /// The estimate as of `now`: a window that stays open for long, because nothing comes, counts as
     /// it is. `None` before the first window is closed.
-    pub(crate) fn bytes_per_s(&self, now: Time) -> Option<f64> {
+    pub fn bytes_per_s(&self, now: Time) -> Option<f64> {
         let rate = self.rate_bytes_per_s?;
         let active_s = self.active_s(now);
         Some(if active_s > WINDOW_S { self.blend(active_s) } else { rate }.max(1.0))
@@ -91,7 +91,7 @@ impl RateEstimate {
 
     /// The estimate for a use that would rather believe too little: not more than the newest window showed. A lane
     /// that has become slow keeps a part of its old rate in the mean for a second.
-    pub(crate) fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
+    pub fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
         let rate = self.bytes_per_s(now)?;
         Some(self.newest_bytes_per_s.map_or(rate, |newest| newest.min(rate)).max(1.0))
     }

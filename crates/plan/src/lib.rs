@@ -87,6 +87,7 @@ mod work;
 
 pub use action::Action;
 pub use bound::{SourcePath, fluid_bound_s};
+pub use estimate::RateEstimate;
 pub use event::{Event, Loss};
 pub use id::{LaneId, RequestId, SourceId};
 pub use judge::{first_answer_max, reading_max};

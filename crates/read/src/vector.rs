@@ -1,0 +1,224 @@
+//! Known ranges: from what a call lacks to the elements that are asked for.
+
+use std::collections::VecDeque;
+
+use gridlane_core::{ByteRange, RangeSet};
+
+/// Sorts and joins ranges that overlap or touch. Two identical elements in one vector make XrdCl fail, and some servers, so that
+/// none are ever asked for.
+pub fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
+    ranges.sort_unstable();
+    let mut found: Vec<ByteRange> = Vec::with_capacity(ranges.len());
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        match found.last_mut() {
+            Some(last) if range.start() <= last.end() => {
+                *last = ByteRange::new(last.start(), last.end().max(range.end()));
+            }
+            _ => found.push(range),
+        }
+    }
+    found
+}
+
+/// Joins neighbours with gaps of at most `gap_bytes` that `may_fill` allows, the cheapest first, until `spare_bytes` are spent.
+/// Returns the elements and the bytes of gaps in them. `ranges` are as [`joined`] leaves them.
+pub fn merged(
+    ranges: Vec<ByteRange>,
+    gap_bytes: u64,
+    spare_bytes: u64,
+    may_fill: impl Fn(ByteRange) -> bool,
+) -> (Vec<ByteRange>, u64) {
+    let gap = |pair: &[ByteRange]| ByteRange::new(pair[0].end(), pair[1].start());
+    let mut gaps: Vec<(u64, usize)> = ranges
+        .windows(2)
+        .enumerate()
+        .map(|(at, pair)| (gap(pair).len(), at))
+        .filter(|(len, at)| *len <= gap_bytes && may_fill(gap(&ranges[*at..at + 2])))
+        .collect();
+    let all: u64 = gaps.iter().map(|(len, _)| *len).sum();
+    let mut filled_bytes = all;
+    if all > spare_bytes {
+        gaps.sort_unstable();
+        filled_bytes = 0;
+        let fits = gaps.iter().take_while(|(len, _)| {
+            filled_bytes += len;
+            filled_bytes <= spare_bytes
+        });
+        let count = fits.count();
+        gaps.truncate(count);
+        filled_bytes = gaps.iter().map(|(len, _)| *len).sum();
+        gaps.sort_unstable_by_key(|(_, at)| *at);
+    }
+    let mut gaps = gaps.into_iter().map(|(_, at)| at).peekable();
+    let mut found: Vec<ByteRange> = Vec::with_capacity(ranges.len());
+    for (at, range) in ranges.into_iter().enumerate() {
+        if at > 0 && gaps.next_if_eq(&(at - 1)).is_some() {
+            if let Some(last) = found.last_mut() {
+                *last = ByteRange::new(last.start(), range.end());
+                continue;
+            }
+        }
+        found.push(range);
+    }
+    (found, filled_bytes)
+}
+
+/// Bytes that are to be asked for on behalf of calls, in the order of the calls; within one by place.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    parts: VecDeque<ByteRange>,
+    /// The same bytes, once more: none is queued twice.
+    queued: RangeSet,
+}
+
+impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Bytes in it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.queued.len()
+    }
+
+    /// The parts of `range` that are not in it.
+    pub(crate) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
+        self.queued.missing(range)
+    }
+
+    /// True if a byte of `range` is in it.
+    pub(crate) fn touches(&self, range: ByteRange) -> bool {
+        !self.queued.intersection(range).is_empty()
+    }
+
+    /// Puts parts at its end.
+    pub(crate) fn push(&mut self, parts: impl IntoIterator<Item = ByteRange>) {
+        for part in parts {
+            for fresh in self.queued.missing(part) {
+                self.queued.insert(fresh);
+                self.parts.push_back(fresh);
+            }
+        }
+    }
+
+    /// Puts parts at its front: they were asked for before, and are late.
+    pub(crate) fn push_front(&mut self, parts: impl DoubleEndedIterator<Item = ByteRange>) {
+        for part in parts.rev() {
+            for fresh in self.queued.missing(part).into_iter().rev() {
+                self.queued.insert(fresh);
+                self.parts.push_front(fresh);
+            }
+        }
+    }
+
+    /// Takes the next elements: at most so many, and so many bytes, each no longer than `element_bytes_max`. Parts that
+    /// `is_wanted` does not know any more are dropped.
+    pub(crate) fn take(
+        &mut self,
+        bytes_max: u64,
+        elements_max: usize,
+        element_bytes_max: u64,
+        is_wanted: impl Fn(ByteRange) -> bool,
+    ) -> Vec<ByteRange> {
+        let mut taken: Vec<ByteRange> = Vec::new();
+        let mut bytes = 0;
+        while taken.len() < elements_max.max(1) && bytes < bytes_max.max(1) {
+            let Some(part) = self.parts.pop_front() else { break };
+            if !is_wanted(part) {
+                self.queued.remove(part);
+                continue;
+            }
+            // The elements of a request ascend: of ranges that a later call wants in front of these, the next one is made.
+            if taken.last().is_some_and(|last| part.start() < last.end()) {
+                self.parts.push_front(part);
+                break;
+            }
+            let len = part.len().min(element_bytes_max.max(1)).min((bytes_max - bytes).max(1));
+            let (now, rest) = part.split_at(part.start() + len);
+            if !rest.is_empty() {
+                self.parts.push_front(rest);
+            }
+            self.queued.remove(now);
+            bytes += now.len();
+            taken.push(now);
+        }
+        taken
+    }
+
+    /// Takes out the bytes of `range`: they are on their way after all.
+    pub(crate) fn remove(&mut self, range: ByteRange) {
+        if self.queued.remove(range) == 0 {
+            return;
+        }
+        for part in std::mem::take(&mut self.parts) {
+            let (head, _) = part.split_at(range.start());
+            let (_, tail) = part.split_at(range.end());
+            self.parts.extend([head, tail].into_iter().filter(|part| !part.is_empty()));
+        }
+    }
+
+    /// Takes out everything from `size_bytes` on.
+    pub(crate) fn cut(&mut self, size_bytes: u64) {
+        for part in &mut self.parts {
+            *part = if part.start() < size_bytes { part.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
+        }
+        self.parts.retain(|part| !part.is_empty());
+        self.queued.remove(ByteRange::new(size_bytes, u64::MAX));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Queue::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ranges(pairs: &[(u64, u64)]) -> Vec<ByteRange> {
+        pairs.iter().map(|&(start, end)| ByteRange::new(start, end)).collect()
+    }
+
+    #[test]
+    fn identical_and_overlapping_elements_are_one() {
+        let found = joined(ranges(&[(50, 60), (0, 10), (50, 60), (5, 20), (20, 25), (70, 70)]));
+        assert_eq!(found, ranges(&[(0, 25), (50, 60)]));
+    }
+
+    #[test]
+    fn the_cheapest_gaps_are_filled_first() {
+        let parts = ranges(&[(0, 10), (15, 20), (22, 30), (90, 100), (101, 102)]);
+        let (found, filled) = merged(parts.clone(), 50, 5, |_| true);
+        assert_eq!((found, filled), (ranges(&[(0, 10), (15, 30), (90, 102)]), 3));
+        let (found, filled) = merged(parts.clone(), 50, 100, |gap| gap.len() > 1);
+        assert_eq!((found, filled), (ranges(&[(0, 30), (90, 100), (101, 102)]), 7));
+        assert_eq!(merged(parts.clone(), 0, 100, |_| true), (parts, 0));
+    }
+
+    #[test]
+    fn a_request_is_cut_by_elements_and_by_bytes() {
+        let mut queue = Queue::default();
+        queue.push(ranges(&[(0, 100), (200, 210), (220, 230), (90, 205)]));
+        assert_eq!(queue.bytes(), 100 + 10 + 10 + 100);
+        assert_eq!(queue.take(1000, 2, 60, |_| true), ranges(&[(0, 60), (60, 100)]));
+        assert_eq!(queue.take(12, 9, 60, |_| true), ranges(&[(200, 210), (220, 222)]));
+        assert_eq!(queue.take(1000, 9, 1000, |part| part.start() != 100), ranges(&[(222, 230)]));
+        assert!(queue.is_empty() && queue.bytes() == 0);
+    }
+
+    proptest! {
+        /// Merging loses no byte, adds no more than it says, and stays within what it may spend.
+        #[test]
+        fn merging_only_adds_gaps(pairs in prop::collection::vec((0_u64..500, 0_u64..20), 0..40), gap in 0_u64..30, spare in 0_u64..100) {
+            let before = joined(pairs.iter().map(|&(start, len)| ByteRange::at(start, len)).collect());
+            let bytes: u64 = before.iter().map(|range| range.len()).sum();
+            let (after, filled) = merged(before.clone(), gap, spare, |_| true);
+            prop_assert!(filled <= spare);
+            prop_assert_eq!(after.iter().map(|range| range.len()).sum::<u64>(), bytes + filled);
+            let covered: RangeSet = after.iter().copied().collect();
+            prop_assert!(before.iter().all(|range| covered.contains(*range)));
+            prop_assert!(after.windows(2).all(|pair| pair[0].end() < pair[1].start()));
+        }
+    }
+}
