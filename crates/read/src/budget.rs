@@ -72,11 +72,6 @@ impl Budget {
         self.wanted_bytes
     }
 
-    /// Bytes asked for that the budget counts, and no call had wanted then.
-    pub(crate) fn speculated_bytes(&self) -> u64 {
-        self.speculated_bytes
-    }
-
     /// Bytes that may still be asked for without a call.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let may = (self.factor - 1.0) * self.wanted_bytes as f64;

@@ -24,13 +24,17 @@ use crate::settings::Policy;
 /// Times what the path holds that all lanes together have outstanding.
 const OUTSTANDING_PATHS: f64 = 2.0;
 /// Bytes that a lane has outstanding at least, once it has brought something.
-const OUTSTANDING_BYTES_MIN: f64 = 256.0 * 1024.0;
+const OUTSTANDING_BYTES_MIN: f64 = 512.0 * 1024.0;
+/// Requests that what a lane may have outstanding is divided into: as soon as there is room for one it is sent.
+const OUTSTANDING_REQUESTS: u64 = 4;
 /// Times what the path holds that a bulk fill has outstanding.
-const BULK_PATHS: f64 = 1.25;
+const BULK_PATHS: f64 = 1.1;
 /// Bytes that it has outstanding at least.
 const BULK_BYTES_MIN: f64 = 128.0 * 1024.0;
 /// Part of what the path holds that calls may have outstanding while a bulk fill goes on.
 const BULK_DEMAND_SHARE: f64 = 0.5;
+/// Of so many lanes one is kept for calls.
+const BULK_LANES: usize = 4;
 /// Part of the memory that a bulk fill leaves to calls.
 const BULK_MEMORY_SHARE: f64 = 0.05;
 /// Times that a lane must be faster than another one to ask for the end of what that owes.
@@ -101,10 +105,10 @@ impl<P: Payload> Reader<P> {
         }
     }
 
-    /// Bytes that the lane may be asked for now.
-    fn room_bytes(&self, lane: &Lane, path: &Path, now: Time) -> u64 {
+    /// Bytes that the lane may be asked for now, if they are worth a request.
+    fn room_bytes(&self, lane: &Lane, path: &Path, now: Time) -> Option<u64> {
         if !lane.takes_requests() || !self.sources[lane.source.0 as usize].is_usable(now) {
-            return 0;
+            return None;
         }
         let round_trip_s = self.sources[lane.source.0 as usize].round_trip.get_s();
         let others = path.lanes.max(1) as f64;
@@ -113,8 +117,9 @@ impl<P: Payload> Reader<P> {
         let most = holds_bytes.max(if lane.received_bytes > 0 { OUTSTANDING_BYTES_MIN.min(lane.received_bytes as f64) } else { 0.0 });
         // Four windows: one is acknowledged, one on its way, and the sender has what the next, doubled one needs.
         let window = 4.0 * lane.window_bytes(most);
-        let room = most.min(window).max(READ_FIRST_BYTES as f64);
-        (room as u64).saturating_sub(lane.outstanding_bytes)
+        let most = most.min(window).max(READ_FIRST_BYTES as f64) as u64;
+        let room = most.saturating_sub(lane.outstanding_bytes);
+        (room >= most / OUTSTANDING_REQUESTS).then_some(room)
     }
 
     /// The lane's part of what all lanes bring, where more than one source is used.
@@ -129,12 +134,19 @@ impl<P: Payload> Reader<P> {
 
     /// The lane on which a request would be answered first, with its room.
     fn lane_for(&self, purpose: Purpose, path: &Path, now: Time) -> Option<(LaneId, u64)> {
-        let reserved = if purpose == Purpose::Bulk { self.lane_for_calls() } else { None };
+        let is_bulk = purpose == Purpose::Bulk;
+        let kept = if is_bulk { self.lanes_for_calls() } else { 0 };
         let room = |lane: &Lane| {
-            let room = self.room_bytes(lane, path, now);
-            (room >= READ_SPLIT_BYTES_MIN || (lane.outstanding_bytes == 0 && room > 0)).then_some(room)
+            let room = self.room_bytes(lane, path, now)?;
+            if !is_bulk {
+                return Some(room);
+            }
+            // A call whose range comes behind what fills waits for no more than a round trip.
+            let window = (lane.window_bytes(path.holds_bytes()) as u64).max(READ_FIRST_BYTES);
+            Some(room.min(window.saturating_sub(lane.outstanding_bytes))).filter(|room| *room >= window / 2)
         };
-        let candidates = self.lanes.iter().filter(|(id, _)| Some(**id) != reserved);
+        let ready = self.lanes.iter().filter(|(_, lane)| lane.state == State::Ready && !lane.is_suspect);
+        let candidates = ready.skip(kept);
         let timed = candidates.filter_map(|(&id, lane)| {
             let room = room(lane)?;
             let source = &self.sources[lane.source.0 as usize];
@@ -146,11 +158,10 @@ impl<P: Payload> Reader<P> {
         first.map(|(_, _, id, room)| (id, room))
     }
 
-    /// The lane that is kept for calls, where there are several.
-    fn lane_for_calls(&self) -> Option<LaneId> {
-        let mut ready = self.lanes.iter().filter(|(_, lane)| lane.state == State::Ready && !lane.is_suspect);
-        let first = ready.next().map(|(&id, _)| id);
-        ready.next().and(first)
+    /// The number of lanes that are kept for calls: the first ones.
+    fn lanes_for_calls(&self) -> usize {
+        let ready = self.lanes.values().filter(|lane| lane.state == State::Ready && !lane.is_suspect).count();
+        if ready > 1 { ready.div_ceil(BULK_LANES) } else { 0 }
     }
 
     /// Bytes of a request, of `bytes` that are to be asked for.
@@ -416,23 +427,26 @@ impl<P: Payload> Reader<P> {
         self.out.push_back(Action::Request { lane: id, request, kind, priority, ranges });
     }
 
-    /// A lane that has nothing to do asks for the end of what a much slower one owes to calls, when all else is asked for.
+    /// A lane that has nothing to do asks for the end of what a lane of a much slower source owes to calls, when all else is
+    /// asked for.
     fn steal(&mut self, now: Time) {
-        if !self.queue.is_empty() || self.waits.is_empty() || self.lanes.len() < 2 {
+        if self.sources.len() < 2 || !self.queue.is_empty() || self.waits.is_empty() {
             return;
         }
         let path = self.path();
-        let is_idle = |lane: &Lane| lane.outstanding_bytes == 0 && self.room_bytes(lane, &path, now) > 0;
+        let is_idle = |lane: &Lane| lane.outstanding_bytes == 0 && self.room_bytes(lane, &path, now).is_some();
         let rate = |lane: &Lane| lane.rate.bytes_per_s(now);
         let idle = self.lanes.iter().filter(|(_, lane)| is_idle(lane));
         let fastest = idle.filter_map(|(&id, lane)| Some((rate(lane)?, id))).max_by(|a, b| a.0.total_cmp(&b.0));
         let Some((fast, thief)) = fastest else { return };
-        let slow = self.lanes.iter().filter(|(_, lane)| lane.outstanding_bytes > 0).filter_map(|(&id, lane)| {
+        let source = self.lanes[&thief].source;
+        let others = self.lanes.iter().filter(|(_, lane)| lane.outstanding_bytes > 0 && lane.source != source);
+        let slow = others.filter_map(|(&id, lane)| {
             let rate = rate(lane)?;
             (rate * STEAL_FACTOR < fast).then(|| (lane.outstanding_bytes as f64 / rate.max(1.0), id, rate))
         });
         let Some((ends_s, victim, slow)) = slow.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
-        let round_trip_s = self.sources[self.lanes[&thief].source.0 as usize].round_trip.get_s();
+        let round_trip_s = self.sources[source.0 as usize].round_trip.get_s();
         let bytes = ((ends_s - round_trip_s) / (1.0 / slow + 1.0 / fast)).max(0.0) as u64;
         let may = STEAL_BYTES.0 + (STEAL_BYTES.1 * self.budget.wanted_bytes() as f64) as u64;
         let bytes = bytes.min(may.saturating_sub(self.explain.again_bytes + self.stolen_bytes()));

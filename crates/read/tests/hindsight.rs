@@ -1,9 +1,16 @@
-//! The adaptive policy against the best of the forced ones, chosen in hindsight for each job.
+//! The adaptive policy against the best of the forced ones, chosen in hindsight for each job: recorded traces, the events of the
+//! published harness with unknown offsets, and jobs by lot. `cargo test -p gridlane-read --test hindsight -- --nocapture` prints
+//! the tables.
+
 mod sim;
 
 use gridlane_read::{Explain, Policy};
-use sim::{App, Server, settings, time, traces};
+use sim::{App, Lot, Server, events, settings, time, traces};
 
+/// Forced policies, those first that are seldom slow: one that takes longer than the best so far is not looked at to its end.
+const FORCED: [Policy; 5] = [Policy::Copy, Policy::Prefetch, Policy::Vector, Policy::Direct, Policy::Lazy];
+
+/// One job.
 struct Cell {
     best: Policy,
     best_s: f64,
@@ -12,30 +19,120 @@ struct Cell {
     forced: Vec<(Policy, Option<f64>)>,
 }
 
-fn cell(server: &Server, size_bytes: u64, app: &App) -> Cell {
-    let (adaptive_s, explain) =
-        time(server, size_bytes, app, settings(Policy::Adaptive), f64::INFINITY).expect("it ends");
-    let (mut best, mut best_s) = (Policy::Copy, f64::INFINITY);
-    let mut forced = Vec::new();
-    for policy in [Policy::Copy, Policy::Vector, Policy::Prefetch, Policy::Lazy, Policy::Direct] {
-        // A policy that takes longer than the best so far is not looked at to its end.
-        let took = time(server, size_bytes, app, settings(policy), best_s).map(|(took_s, _)| took_s);
-        forced.push((policy, took));
-        if took.is_some_and(|took_s| took_s < best_s) {
-            (best, best_s) = (policy, took.unwrap_or(best_s));
+impl Cell {
+    fn new(server: &Server, size_bytes: u64, app: &App) -> Cell {
+        let (adaptive_s, explain) =
+            time(server, size_bytes, app, settings(Policy::Adaptive), f64::INFINITY).expect("it ends");
+        let (mut best, mut best_s) = (Policy::Copy, f64::INFINITY);
+        let mut forced = Vec::new();
+        for policy in FORCED {
+            let took = time(server, size_bytes, app, settings(policy), best_s).map(|(took_s, _)| took_s);
+            forced.push((policy, took));
+            if let Some(took_s) = took.filter(|took_s| *took_s < best_s) {
+                (best, best_s) = (policy, took_s);
+            }
+        }
+        Cell { best, best_s, adaptive_s, explain, forced }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.adaptive_s / self.best_s
+    }
+
+    fn print(&self, job: &str) {
+        println!(
+            "| {job} | {} | {:.3} s | {:.3} s | {:.2} | {:.2} | {:.1} MB | {:.1} MB |",
+            self.best.name(),
+            self.best_s,
+            self.adaptive_s,
+            self.ratio(),
+            self.explain.speculation(),
+            self.explain.wanted_bytes as f64 / 1e6,
+            self.explain.moved_in_all() as f64 / 1e6,
+        );
+        if std::env::var("EXPLAIN").is_ok() {
+            println!("{:?}\n{}", self.forced, self.explain);
         }
     }
-    Cell { best, best_s, adaptive_s, explain, forced }
+}
+
+fn head() {
+    println!("| job | best | in | adaptive in | ratio | moved/wanted | wanted | moved in all |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+}
+
+fn quantile(ratios: &mut [f64], part: f64) -> f64 {
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios[((ratios.len() - 1) as f64 * part).ceil() as usize]
 }
 
 #[test]
 fn recorded_traces() {
+    let mut ratios = Vec::new();
+    head();
     for round_trip_s in [0.026, 0.150] {
         for trace in traces() {
-            let cell = cell(&Server::gigabit(round_trip_s), trace.size_bytes, &App::Closed(trace.calls.clone()));
-            println!("{:>4.0} ms {:<55} best {:<8} {:>7.3} s adaptive {:>7.3} s ratio {:.2} spec {:.2} moved {:.1} MB", round_trip_s*1e3, trace.name, cell.best.name(), cell.best_s, cell.adaptive_s, cell.adaptive_s/cell.best_s, cell.explain.speculation(), cell.explain.moved_in_all() as f64/1e6);
-            println!("    {:?}", cell.forced);
-            if std::env::var("EXPLAIN").is_ok() { println!("{}", cell.explain); }
+            let cell = Cell::new(&Server::gigabit(round_trip_s), trace.size_bytes, &App::Closed(trace.calls.clone()));
+            cell.print(&format!("{}, {:.0} ms", trace.name, round_trip_s * 1e3));
+            ratios.push(cell.ratio());
         }
     }
+    println!("median {:.2}, 90 % {:.2}, all {:.2}", quantile(&mut ratios, 0.5), quantile(&mut ratios, 0.9), quantile(&mut ratios, 1.0));
+}
+
+#[test]
+fn unknown_offsets_of_the_harness() {
+    let mut ratios = Vec::new();
+    head();
+    for round_trip_s in [0.0005, 0.026, 0.3] {
+        for event_bytes in [1000, 1_000_000] {
+            for fraction in [0.01, 0.1, 0.5, 1.0] {
+                for is_sorted in [false, true] {
+                    let ranges = events(1_000_000_000, event_bytes, fraction, is_sorted, 1);
+                    let began = std::time::Instant::now();
+                    let cell = Cell::new(&Server::gigabit(round_trip_s), 1_000_000_000, &App::serial(&ranges));
+                    let order = if is_sorted { "ascending" } else { "random" };
+                    cell.print(&format!(
+                        "{:.0} % in {} kB, {order}, {} ms [{:.1}]",
+                        fraction * 100.0,
+                        event_bytes / 1000,
+                        round_trip_s * 1e3,
+                        began.elapsed().as_secs_f64()
+                    ));
+                    ratios.push(cell.ratio());
+                }
+            }
+        }
+    }
+    println!("median {:.2}, 90 % {:.2}, all {:.2}", quantile(&mut ratios, 0.5), quantile(&mut ratios, 0.9), quantile(&mut ratios, 1.0));
+}
+
+#[test]
+fn jobs_by_lot() {
+    let mut ratios = Vec::new();
+    let mut lot = Lot(19);
+    let spread = |least: f64, most: f64, lot: &mut Lot| least * (most / least).powf(lot.next());
+    head();
+    let cells: usize = std::env::var("CELLS").ok().and_then(|cells| cells.parse().ok()).unwrap_or(200);
+    for number in 0..cells {
+        let fraction = spread(0.005, 1.0, &mut lot);
+        let event_bytes = spread(1000.0, 4e6, &mut lot) as u64;
+        let round_trip_s = spread(0.0005, 0.3, &mut lot);
+        let size_bytes = spread(1e7, 1e9, &mut lot) as u64;
+        let is_sorted = lot.next() < 0.5;
+        let ranges = events(size_bytes, event_bytes, fraction, is_sorted, number as u64);
+        let cell = Cell::new(&Server::gigabit(round_trip_s), size_bytes, &App::serial(&ranges));
+        ratios.push(cell.ratio());
+        if cell.ratio() > 1.3 {
+            cell.print(&format!(
+                "{:.1} % of {:.0} MB in {:.1} kB, {}, {:.1} ms",
+                fraction * 100.0,
+                size_bytes as f64 / 1e6,
+                event_bytes as f64 / 1e3,
+                if is_sorted { "ascending" } else { "random" },
+                round_trip_s * 1e3
+            ));
+        }
+    }
+    println!("median {:.2}, 90 % {:.2}, all {:.2}", quantile(&mut ratios, 0.5), quantile(&mut ratios, 0.9), quantile(&mut ratios, 1.0));
 }

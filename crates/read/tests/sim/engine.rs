@@ -401,7 +401,12 @@ impl<P: SimPayload> Sim<P> {
         }
         let twice = ranges.iter().map(|range| range.len()).sum::<u64>() - fresh;
         self.outcome.twice_bytes += twice;
-        assert!(twice == 0 || !self.is_strict, "{twice} bytes are asked for while they are in flight");
+        assert!(
+            twice == 0 || !self.is_strict,
+            "{twice} bytes are asked for while they are in flight, at {} s: {kind:?} {ranges:?}; {:?}",
+            self.now_s,
+            self.reader.explain(self.now())
+        );
         self.asked.insert(request, (lane, ranges.iter().copied().collect()));
         let at_s = self.now_s + server.round_trip_s / 2.0;
         self.later(at_s, Happening::Asked(lane, request, ranges));
