@@ -82,7 +82,7 @@ impl<P: Payload> Reader<P> {
         }
     }
 
-    /// What comes along with the opening, once the size and a lane are there.
+    /// Begins to bring what comes along with the opening, once the size and a lane are there.
     fn begin_file(&mut self) {
         let is_ready = self.lanes.values().any(|lane| lane.state == State::Ready);
         let (Some(size_bytes), true, false) = (self.size_bytes, is_ready, self.is_opened) else { return };
@@ -142,7 +142,7 @@ impl<P: Payload> Reader<P> {
                 return Some(room);
             }
             // A call whose range comes behind what fills waits for no more than a round trip.
-            let window = (lane.window_bytes(path.holds_bytes()) as u64).max(READ_FIRST_BYTES);
+            let window = (lane.window_bytes(path.holds_bytes() / path.lanes.max(1) as f64) as u64).max(READ_FIRST_BYTES);
             Some(room.min(window.saturating_sub(lane.outstanding_bytes))).filter(|room| *room >= window / 2)
         };
         let ready = self.lanes.iter().filter(|(_, lane)| lane.state == State::Ready && !lane.is_suspect);
@@ -167,7 +167,7 @@ impl<P: Payload> Reader<P> {
     /// Bytes of a request, of `bytes` that are to be asked for.
     fn request_bytes(&self, bytes: u64, lane: &Lane, path: &Path) -> u64 {
         let lanes = self.lanes.values().filter(|lane| lane.state != State::Closing).count().max(1) as u64;
-        let window = lane.window_bytes(path.holds_bytes()) as u64 / 2;
+        let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
         let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
         bytes.div_ceil(lanes).max(window).clamp(READ_SPLIT_BYTES_MIN, cap)
     }
@@ -258,7 +258,7 @@ impl<P: Payload> Reader<P> {
             let rest = fill.range.end() - fill.cursor;
             let lanes = path.lanes.max(1) as u64;
             let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
-            let window = lane.window_bytes(path.holds_bytes()) as u64 / 2;
+            let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
             let bytes = rest.div_ceil(lanes).max(window).clamp(READ_SPLIT_BYTES_MIN, cap).min(room);
             let Some(part) = fill.next(bytes, false, self.pages.present(), &self.owed, &self.queue) else {
                 self.fills.pop_front();

@@ -60,7 +60,7 @@ impl<P: Payload> Reader<P> {
         }
     }
 
-    /// What a silent lane owes to calls is asked for elsewhere; if it brings it after all, that counts.
+    /// The bytes that a silent lane owes to calls are asked for elsewhere; if it brings them after all, that counts.
     fn suspect(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.is_suspect = true;

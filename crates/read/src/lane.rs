@@ -165,11 +165,14 @@ impl Source {
         }
     }
 
-    /// It failed, and rests for a while.
+    /// It failed, and rests for a while. Failures of several lanes at once are one.
     pub(crate) fn fail(&mut self, now: Time, error: Error) {
+        self.last_error = Some(error);
+        if self.rests_until.is_some_and(|until| until > now) {
+            return;
+        }
         self.failures += 1;
         self.progress_bytes = 0;
-        self.last_error = Some(error);
         self.rests_until = Some(now + self.backoff.pause());
     }
 

@@ -1,4 +1,51 @@
-//! The planner of remote reading.
+//! The planner of remote reading: what is asked for of a file that an application reads over a long path, when, and on which
+//! connection.
+//!
+//! Pure, like the plan of a copy: it owns no socket and reads no clock. The application's calls go in ([`Reader::read`],
+//! [`Reader::cancel`], [`Reader::hint`], [`Reader::close`]), and what the transport tells ([`Reader::handle`]); actions come out
+//! ([`Reader::poll`]), and the moment at which it wants to be asked again ([`Reader::deadline`]). The same calls at the same
+//! times give the same actions.
+//!
+//! # How it thinks
+//!
+//! Round trips are the cost, and bytes are the price of avoiding them. Every byte that a call wants is *there* (the page map),
+//! *owed* by one request (the table of what is in flight), or *queued*. Calls are given bytes as these come, part by part. The
+//! adaptive policy has these parts, each of which a forced policy can have alone:
+//!
+//! - **Known ranges** are sorted, freed of repetitions and of what is there or owed, merged where a gap costs less than an
+//!   element (B x c, as requests are pipelined), and cut into vectors ([`vector`]). They wait in one queue, from which each lane
+//!   takes as much as its window can use: so lanes and replicas share them in proportion to their rates.
+//! - **Opening**: a file that the path holds (B x R) is fetched whole; of a larger one the head and the tail.
+//! - **Streams**: sequential, strided and backward reads are read ahead of, twice as far with each hit, within the budget.
+//! - **Renting or buying**: reads at places that were not known before cost a round trip each, the rent. When the rent
+//!   reaches an eighth of the price, the time in which the rest would be here, it is fetched, nearest to the last miss first,
+//!   beside the reads and behind them. The price is that of the part of the file in which the reads are, or of all of it.
+//! - **Budget**: bytes moved for each byte wanted are at most four; the opening, small files and the switch to copying are
+//!   exempt, and reported by themselves ([`Explain`]).
+//!
+//! R, B and c are measured as it goes, with defaults and in bounds; [`cost`] has the formulas.
+//!
+//! Sources that are silent, fail or die give back what they owe; when none is left, every call ends with the reason.
+//!
+//! What it is not: it does not connect, retry a handshake, verify or decode. The engine tells it which bytes came, and keeps those
+//! to itself whose checksum is wrong ([`Event::Failed`]).
+//!
+//! # What it reaches
+//!
+//! `cargo test -p gridlane-read --test hindsight -- --nocapture` prints every job with the best forced policy for it, and
+//! `--test known` those whose offsets are known, with the floor of eight cold connections.
+//!
+//! # Reading order
+//!
+//! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
+//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
+//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`.
+//!
+//! # Memory
+//!
+//! The page map has [`Settings::memory_bytes`], its own entries counted, and is within it after every call. Beside it there are
+//! the ranges that wait (`READ_WAITING_MAX`), the parts that are owed (16 requests on each of at most 16 lanes), and fragments of
+//! what is there. The bytes of a call are handed over as they come, and held by nothing here.
 
 mod action;
 mod budget;

@@ -19,7 +19,7 @@ pub struct Pages<P> {
     pages: BTreeMap<u64, Page<P>>,
     /// Pages that may be forgotten, by the time of their last use.
     order: BTreeMap<u64, u64>,
-    /// What the pages hold, once more: to ask what is missing in many pages at once.
+    /// The bytes that the pages hold, once more: to ask what is missing in many pages at once.
     present: RangeSet,
     /// Pages that stay.
     kept: RangeSet,

@@ -40,9 +40,9 @@ pub struct Reader<P> {
     pub(crate) waits: Waits,
     pub(crate) pages: Pages<P>,
     pub(crate) owed: Owed,
-    /// What calls lack and nothing owes.
+    /// The bytes that calls lack and nothing owes.
     pub(crate) queue: Queue,
-    /// What is expected to be wanted, with the reason.
+    /// Ranges that are expected to be wanted, with the reason.
     pub(crate) ahead: VecDeque<(ByteRange, Purpose)>,
     /// Long ranges that are brought from their beginning on.
     pub(crate) fills: VecDeque<Fill>,
@@ -156,12 +156,14 @@ impl<P: Payload> Reader<P> {
         let round_trip_s = self.round_trip_s();
         let holds_bytes = self.rate.get() * round_trip_s;
         let ready = self.lanes.values().filter(|lane| lane.state == State::Ready);
-        let window_bytes: f64 = ready.clone().map(|lane| lane.window_bytes(holds_bytes)).sum();
+        let lanes = ready.clone().count();
+        let part_bytes = holds_bytes / lanes.max(1) as f64;
+        let window_bytes: f64 = ready.map(|lane| lane.window_bytes(part_bytes)).sum();
         Path {
             round_trip_s,
             rate_bytes_per_s: self.rate.get(),
             element_s: self.element.get_s(),
-            lanes: ready.count(),
+            lanes,
             window_bytes,
         }
     }

@@ -29,7 +29,7 @@ struct Stream {
     way: Way,
     hits: u32,
     window_bytes: u64,
-    /// What was read ahead reaches to here: the first byte behind it, or for a backward stream its first byte.
+    /// The end of what was read ahead: the first byte behind it, or for a backward stream its first byte.
     ahead_to: u64,
     used_at: u64,
 }

@@ -171,6 +171,8 @@ pub(crate) struct Sim<P> {
     /// When the path and the processor of each server are free.
     path_free_s: Vec<f64>,
     processor_free_s: Vec<f64>,
+    /// Bytes that are not acknowledged, of all connections.
+    under_way_bytes: Vec<u64>,
     in_flight: RangeSet,
     asked: BTreeMap<RequestId, (LaneId, RangeSet)>,
     calls: BTreeMap<ReadId, Pending>,
@@ -201,6 +203,7 @@ impl<P: SimPayload> Sim<P> {
             connections: BTreeMap::new(),
             path_free_s: vec![0.0; servers.len()],
             processor_free_s: vec![0.0; servers.len()],
+            under_way_bytes: vec![0; servers.len()],
             in_flight: RangeSet::new(),
             asked: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -435,9 +438,8 @@ impl<P: SimPayload> Sim<P> {
     }
 
     fn break_connection(&mut self, lane: LaneId, loss: Loss) {
-        if self.connections.remove(&lane).is_none() {
-            return;
-        }
+        let Some(connection) = self.connections.remove(&lane) else { return };
+        self.under_way_bytes[connection.source] -= connection.in_flight_bytes;
         let gone: Vec<RequestId> = self.asked.iter().filter(|(_, (on, _))| *on == lane).map(|(&id, _)| id).collect();
         gone.into_iter().for_each(|request| self.forget(request));
         let error = Error::new(ErrorKind::Network, "the connection broke");
@@ -487,8 +489,13 @@ impl<P: SimPayload> Sim<P> {
             }
             Happening::Acknowledged(lane, bytes) => {
                 if let Some(connection) = self.connections.get_mut(&lane) {
+                    let server = &self.servers[connection.source];
+                    let waits_s = (server.round_trip_s / 8.0).clamp(0.004, 0.016);
+                    let full_bytes = server.rate * (server.round_trip_s + waits_s);
+                    let grows = connection.grows && (self.under_way_bytes[connection.source] as f64) < full_bytes;
                     connection.in_flight_bytes -= bytes;
-                    connection.window_bytes += if connection.grows { bytes } else { 0 };
+                    self.under_way_bytes[connection.source] -= bytes;
+                    connection.window_bytes += if grows { bytes } else { 0 };
                     self.send(lane);
                 }
             }
@@ -555,7 +562,7 @@ impl<P: SimPayload> Sim<P> {
                 return;
             }
             let Some((request, parts, body, left)) = connection.answers.front_mut() else { return };
-            let quantum = ((server.rate * server.round_trip_s / 16.0) as u64).clamp(8 * 1024, 64 * 1024);
+            let quantum = ((server.rate * server.round_trip_s / 16.0) as u64).clamp(32 * 1024, 64 * 1024);
             let chunk = room.min(quantum).max(1);
             let (mut bytes, mut taken) = (0, Vec::new());
             while bytes < chunk && *left > 0 {
@@ -581,11 +588,8 @@ impl<P: SimPayload> Sim<P> {
             let starts_s = self.path_free_s[source].max(processed_s);
             let wire = bytes + taken.len() as u64 * ELEMENT_BYTES;
             self.path_free_s[source] = starts_s + wire as f64 / server.rate;
-            let waited_s = starts_s - processed_s;
-            if waited_s > (server.round_trip_s / 8.0).clamp(0.004, 0.016) {
-                connection.grows = false;
-            }
             connection.in_flight_bytes += bytes;
+            self.under_way_bytes[source] += bytes;
             let half_s = server.round_trip_s / 2.0;
             let here_s = self.path_free_s[source] + half_s;
             self.later(here_s, Happening::Came { lane, request, parts: taken, is_last, begins_body });

@@ -1,8 +1,8 @@
 //! A reader, an engine that obeys it, an application, and simulated servers, on a fake clock.
 //!
 //! Discrete events. A connection takes handshakes, then requests, which it answers in order. Its sender has a window of 14.6 kB
-//! that grows by what is acknowledged (slow start) until its bytes wait for an eighth of the round trip in front of the path
-//! (HyStart: 4 to 16 ms), and sends no more than it. The path of a server takes the chunks of all its connections in the order
+//! that grows by what is acknowledged (slow start) while all connections together have less under way than the path holds, and
+//! for an eighth of the round trip more (4 to 16 ms, as in HyStart), and sends no more than it. The path of a server takes the chunks of all its connections in the order
 //! in which they are sent, each for its bytes, 16 bytes more for each element, and not before the servers' time for its
 //! elements; half a round trip later they are here.
 //!
