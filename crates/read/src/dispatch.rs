@@ -29,6 +29,8 @@ const OUTSTANDING_BYTES_MIN: f64 = 512.0 * 1024.0;
 const OUTSTANDING_REQUESTS: u64 = 4;
 /// Times what the path holds that a bulk fill has outstanding.
 const BULK_PATHS: f64 = 1.1;
+/// Times its part of that which one lane has outstanding at most.
+const BULK_LANE_SHARE: f64 = 1.5;
 /// Bytes that it has outstanding at least.
 const BULK_BYTES_MIN: f64 = 128.0 * 1024.0;
 /// Part of what the path holds that calls may have outstanding while a bulk fill goes on.
@@ -64,10 +66,13 @@ impl<P: Payload> Reader<P> {
     fn open_lanes(&mut self, now: Time) {
         let live = |lane: &&Lane| lane.state != State::Closing;
         while self.lanes.values().filter(live).count() < self.settings.lanes {
-            let count = |id: usize| self.lanes.values().filter(live).filter(|lane| lane.source.0 as usize == id).count();
+            let count = |id: usize| {
+                self.lanes.values().filter(live).filter(|lane| lane.source.0 as usize == id).count()
+            };
             let is_all_rangeless = self.sources.iter().all(|source| source.is_dead || source.is_rangeless);
             let usable = self.sources.iter().enumerate().filter(|(id, source)| {
-                let lanes_max = if source.is_rangeless { usize::from(is_all_rangeless) } else { source.lanes_max };
+                let lanes_max =
+                    if source.is_rangeless { usize::from(is_all_rangeless) } else { source.lanes_max };
                 source.is_usable(now) && count(*id) < lanes_max
             });
             let Some((_, id)) = usable.map(|(id, _)| (count(id), id)).min() else { return };
@@ -114,7 +119,11 @@ impl<P: Payload> Reader<P> {
         let others = path.lanes.max(1) as f64;
         let share = self.share(lane, now).map_or(1.0 / others, |share| (1.25 * share).min(1.0));
         let holds_bytes = OUTSTANDING_PATHS * path.rate_bytes_per_s * round_trip_s * share;
-        let most = holds_bytes.max(if lane.received_bytes > 0 { OUTSTANDING_BYTES_MIN.min(lane.received_bytes as f64) } else { 0.0 });
+        let most = holds_bytes.max(if lane.received_bytes > 0 {
+            OUTSTANDING_BYTES_MIN.min(lane.received_bytes as f64)
+        } else {
+            0.0
+        });
         // Four windows: one is acknowledged, one on its way, and the sender has what the next, doubled one needs.
         let window = 4.0 * lane.window_bytes(most);
         let most = most.min(window).max(READ_FIRST_BYTES as f64) as u64;
@@ -141,9 +150,12 @@ impl<P: Payload> Reader<P> {
             if !is_bulk {
                 return Some(room);
             }
-            // A call whose range comes behind what fills waits for no more than a round trip.
-            let window = (lane.window_bytes(path.holds_bytes() / path.lanes.max(1) as f64) as u64).max(READ_FIRST_BYTES);
-            Some(room.min(window.saturating_sub(lane.outstanding_bytes))).filter(|room| *room >= window / 2)
+            // A call whose range comes behind what fills waits for little more than a round trip.
+            let others = path.lanes.saturating_sub(kept).max(1) as f64;
+            let part_bytes = BULK_LANE_SHARE * BULK_PATHS * path.holds_bytes() / others;
+            let most = (lane.window_bytes(part_bytes) as u64).max(READ_FIRST_BYTES);
+            let room = room.min(most.saturating_sub(lane.outstanding_bytes));
+            (room >= most / OUTSTANDING_REQUESTS).then_some(room)
         };
         let ready = self.lanes.iter().filter(|(_, lane)| lane.state == State::Ready && !lane.is_suspect);
         let candidates = ready.skip(kept);
@@ -188,7 +200,8 @@ impl<P: Payload> Reader<P> {
             let elements_max = if is_direct { 1 } else { abilities.elements_max };
             let element_bytes_max = if elements_max == 1 { u64::MAX } else { abilities.element_bytes_max };
             let waits = &self.waits;
-            let ranges = self.queue.take(bytes_max, elements_max, element_bytes_max, |part| waits.touches(part));
+            let ranges =
+                self.queue.take(bytes_max, elements_max, element_bytes_max, |part| waits.touches(part));
             self.send(now, id, ranges, Purpose::Demand);
         }
     }
@@ -314,7 +327,8 @@ impl<P: Payload> Reader<P> {
         loop {
             let under_way: u64 = self.lanes.values().map(|lane| lane.bulk_bytes).sum();
             let demanded = self.owed.bytes().saturating_sub(under_way) + self.queue.bytes();
-            let bytes = (path.holds_bytes() as u64 / (2 * path.lanes as u64)).clamp(READ_FIRST_BYTES, 4 * READ_REQUEST_BYTES);
+            let bytes = (path.holds_bytes() as u64 / (2 * path.lanes as u64))
+                .clamp(READ_FIRST_BYTES, 4 * READ_REQUEST_BYTES);
             if under_way + bytes > cap || demanded > demand_max {
                 break;
             }
@@ -323,7 +337,8 @@ impl<P: Payload> Reader<P> {
                 break;
             }
             let Some((id, room)) = self.lane_for(Purpose::Bulk, &path, now) else { break };
-            let Some(part) = bulk.next(bytes.min(room), true, self.pages.present(), &self.owed, &self.queue) else {
+            let Some(part) = bulk.next(bytes.min(room), true, self.pages.present(), &self.owed, &self.queue)
+            else {
                 is_done = true;
                 break;
             };
@@ -434,13 +449,16 @@ impl<P: Payload> Reader<P> {
             return;
         }
         let path = self.path();
-        let is_idle = |lane: &Lane| lane.outstanding_bytes == 0 && self.room_bytes(lane, &path, now).is_some();
+        let is_idle =
+            |lane: &Lane| lane.outstanding_bytes == 0 && self.room_bytes(lane, &path, now).is_some();
         let rate = |lane: &Lane| lane.rate.bytes_per_s(now);
         let idle = self.lanes.iter().filter(|(_, lane)| is_idle(lane));
-        let fastest = idle.filter_map(|(&id, lane)| Some((rate(lane)?, id))).max_by(|a, b| a.0.total_cmp(&b.0));
+        let fastest =
+            idle.filter_map(|(&id, lane)| Some((rate(lane)?, id))).max_by(|a, b| a.0.total_cmp(&b.0));
         let Some((fast, thief)) = fastest else { return };
         let source = self.lanes[&thief].source;
-        let others = self.lanes.iter().filter(|(_, lane)| lane.outstanding_bytes > 0 && lane.source != source);
+        let others =
+            self.lanes.iter().filter(|(_, lane)| lane.outstanding_bytes > 0 && lane.source != source);
         let slow = others.filter_map(|(&id, lane)| {
             let rate = rate(lane)?;
             (rate * STEAL_FACTOR < fast).then(|| (lane.outstanding_bytes as f64 / rate.max(1.0), id, rate))
@@ -472,6 +490,10 @@ impl<P: Payload> Reader<P> {
 
     /// Bytes that are asked for a second time now.
     fn stolen_bytes(&self) -> u64 {
-        self.requests.values().map(|request| request.missing.len()).sum::<u64>().saturating_sub(self.owed.bytes())
+        self.requests
+            .values()
+            .map(|request| request.missing.len())
+            .sum::<u64>()
+            .saturating_sub(self.owed.bytes())
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use gridlane_core::Time;
 use gridlane_core::limits::{
-    READ_ELEMENT_S, READ_ELEMENT_S_RANGE, READ_RATE_BYTES_PER_S, READ_RATE_BYTES_PER_S_RANGE, READ_ROUND_TRIP_S,
-    READ_ROUND_TRIP_S_RANGE,
+    READ_ELEMENT_S, READ_ELEMENT_S_RANGE, READ_RATE_BYTES_PER_S, READ_RATE_BYTES_PER_S_RANGE,
+    READ_ROUND_TRIP_S, READ_ROUND_TRIP_S_RANGE,
 };
 
 /// Samples of which the smallest counts.

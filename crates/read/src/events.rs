@@ -41,9 +41,11 @@ impl<P: Payload> Reader<P> {
             }
             Some(known) if known == size_bytes => {}
             Some(known) => {
-                let text = format!("a replica says that the file has {size_bytes} bytes, another one {known}");
+                let text =
+                    format!("a replica says that the file has {size_bytes} bytes, another one {known}");
                 let error = Error::new(ErrorKind::Precondition, text);
-                let others = self.sources.iter().filter(|source| source.size_bytes.is_some_and(|size| size != known));
+                let others =
+                    self.sources.iter().filter(|source| source.size_bytes.is_some_and(|size| size != known));
                 let agree = self.sources.iter().filter(|source| source.size_bytes == Some(known)).count();
                 if others.count() > agree {
                     // What was delivered may be of another file.
@@ -62,7 +64,9 @@ impl<P: Payload> Reader<P> {
         round_trip: Option<std::time::Duration>,
         abilities: Abilities,
     ) {
-        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.state == State::Connecting) else { return };
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.state == State::Connecting) else {
+            return;
+        };
         (lane.state, lane.abilities, lane.heard_at) = (State::Ready, Some(abilities), now);
         let source = &mut self.sources[lane.source.0 as usize];
         source.was_reached = true;
@@ -161,7 +165,8 @@ impl<P: Payload> Reader<P> {
         lane.requests.retain(|other| *other != id);
         let missing_bytes = request.missing.len();
         lane.outstanding_bytes = lane.outstanding_bytes.saturating_sub(missing_bytes);
-        lane.bulk_bytes -= if request.purpose == Purpose::Bulk { missing_bytes.min(lane.bulk_bytes) } else { 0 };
+        lane.bulk_bytes -=
+            if request.purpose == Purpose::Bulk { missing_bytes.min(lane.bulk_bytes) } else { 0 };
         lane.heard_at = now;
         let source_id = lane.source;
         let source = &mut self.sources[source_id.0 as usize];
@@ -180,7 +185,8 @@ impl<P: Payload> Reader<P> {
         }
         let was_cut = missing_bytes > 0 && !request.is_taken_back;
         let error = error.filter(|_| !request.is_taken_back).or_else(|| {
-            was_cut.then(|| Error::new(ErrorKind::Protocol, "the answer ended before all of its bytes had come"))
+            was_cut
+                .then(|| Error::new(ErrorKind::Protocol, "the answer ended before all of its bytes had come"))
         });
         self.back(&request, id);
         if let Some(error) = error {
@@ -195,7 +201,8 @@ impl<P: Payload> Reader<P> {
         let (source, mine) = (lane.source, request.lane);
         self.sources[source.0 as usize].is_rangeless = true;
         let has_others = self.sources.iter().any(|other| !other.is_dead && !other.is_rangeless);
-        let others: Vec<LaneId> = self.lanes.iter().filter(|(_, lane)| lane.source == source).map(|(&id, _)| id).collect();
+        let others: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, lane)| lane.source == source).map(|(&id, _)| id).collect();
         for lane in others {
             if lane != mine || has_others {
                 self.close_lane(lane);
@@ -204,7 +211,8 @@ impl<P: Payload> Reader<P> {
         if has_others {
             return;
         }
-        let stale: Vec<RequestId> = self.lanes[&mine].requests.iter().copied().filter(|other| *other != id).collect();
+        let stale: Vec<RequestId> =
+            self.lanes[&mine].requests.iter().copied().filter(|other| *other != id).collect();
         for other in stale {
             if let Some(request) = self.requests.remove(&other) {
                 self.back(&request, other);
@@ -254,7 +262,8 @@ impl<P: Payload> Reader<P> {
         let Some(dead) = self.sources.get_mut(source.0 as usize) else { return };
         (dead.is_dead, dead.last_error) = (true, Some(error));
         self.explain.failures += 1;
-        let lanes: Vec<LaneId> = self.lanes.iter().filter(|(_, lane)| lane.source == source).map(|(&id, _)| id).collect();
+        let lanes: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, lane)| lane.source == source).map(|(&id, _)| id).collect();
         lanes.into_iter().for_each(|lane| self.close_lane(lane));
         self.judge(now, source);
     }

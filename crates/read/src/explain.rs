@@ -84,8 +84,12 @@ impl Explain {
 
     /// Bytes moved for each byte wanted, of what the budget counts; 1 where nothing was.
     pub fn speculation(&self) -> f64 {
-        let counted: u64 =
-            self.moved_bytes.iter().filter(|(purpose, _)| purpose.is_budgeted()).map(|(_, bytes)| bytes).sum();
+        let counted: u64 = self
+            .moved_bytes
+            .iter()
+            .filter(|(purpose, _)| purpose.is_budgeted())
+            .map(|(_, bytes)| bytes)
+            .sum();
         if self.wanted_bytes == 0 { 1.0 } else { counted as f64 / self.wanted_bytes as f64 }
     }
 }
@@ -115,7 +119,12 @@ impl fmt::Display for Explain {
             write!(f, ", {} {}", purpose.name(), format_bytes(*bytes))?;
         }
         writeln!(f, "; speculation {:.2}, gaps {}", self.speculation(), format_bytes(self.gap_filled_bytes))?;
-        write!(f, "stalled {}, rent {}", format_seconds(self.stall.as_secs_f64()), format_seconds(self.rent_s))?;
+        write!(
+            f,
+            "stalled {}, rent {}",
+            format_seconds(self.stall.as_secs_f64()),
+            format_seconds(self.rent_s)
+        )?;
         match self.bulk_after {
             None => write!(f, "; not copied (price {})", format_seconds(self.price_s)),
             Some(after) => write!(

@@ -19,7 +19,8 @@ impl<P: Payload> Reader<P> {
             let (suspect, silent) = lane.patience(self.sources[lane.source.0 as usize].round_trip.get_s())?;
             Some(if lane.is_suspect { silent } else { suspect })
         });
-        let pauses = self.sources.iter().filter(|source| !source.is_dead).filter_map(|source| source.rests_until);
+        let pauses =
+            self.sources.iter().filter(|source| !source.is_dead).filter_map(|source| source.rests_until);
         let patience = (!self.reads.is_empty()).then(|| self.heard_at + self.settings.patience);
         silence.chain(pauses).chain(patience).min()
     }
@@ -35,7 +36,8 @@ impl<P: Payload> Reader<P> {
             .lanes
             .iter()
             .filter_map(|(&id, lane)| {
-                let (suspect, silent) = lane.patience(self.sources[lane.source.0 as usize].round_trip.get_s())?;
+                let (suspect, silent) =
+                    lane.patience(self.sources[lane.source.0 as usize].round_trip.get_s())?;
                 (suspect <= now && (silent <= now || !lane.is_suspect)).then_some((id, silent <= now))
             })
             .collect();

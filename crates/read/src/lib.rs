@@ -39,7 +39,8 @@
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
 //! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
-//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`.
+//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
+//! [`mod@format`].
 //!
 //! # Memory
 //!
@@ -58,6 +59,7 @@ mod events;
 mod explain;
 mod failover;
 mod fill;
+pub mod format;
 mod lane;
 mod owed;
 pub mod pages;

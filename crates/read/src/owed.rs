@@ -63,9 +63,13 @@ impl Owed {
     /// `request` does not owe the bytes of `range` any more; what others owe of it stays.
     pub(crate) fn take(&mut self, range: ByteRange, request: RequestId) {
         let mine: Vec<u64> = {
-            let first = self.parts.range(..=range.start()).next_back().map_or(range.start(), |(&start, _)| start);
+            let first =
+                self.parts.range(..=range.start()).next_back().map_or(range.start(), |(&start, _)| start);
             let found = self.parts.range(first..range.end().max(first));
-            found.filter(|(_, (end, by))| *by == request && *end > range.start()).map(|(&start, _)| start).collect()
+            found
+                .filter(|(_, (end, by))| *by == request && *end > range.start())
+                .map(|(&start, _)| start)
+                .collect()
         };
         for start in mine {
             let Some((end, _)) = self.parts.remove(&start) else { continue };

@@ -41,7 +41,8 @@ struct Page<P> {
 
 impl<P: Payload> Page<P> {
     fn count(&self) -> u64 {
-        let extents = self.extents.iter().map(|(_, payload)| payload.memory_bytes() + READ_EXTENT_OVERHEAD_BYTES);
+        let extents =
+            self.extents.iter().map(|(_, payload)| payload.memory_bytes() + READ_EXTENT_OVERHEAD_BYTES);
         READ_PAGE_OVERHEAD_BYTES + extents.sum::<u64>()
     }
 
@@ -168,7 +169,8 @@ impl<P: Payload> Pages<P> {
                 page.used_at = self.uses;
                 self.order.insert(self.uses, number);
             }
-            let first = page.extents.partition_point(|(start, bytes)| start + bytes.len_bytes() <= range.start());
+            let first =
+                page.extents.partition_point(|(start, bytes)| start + bytes.len_bytes() <= range.start());
             for (start, payload) in &page.extents[first..] {
                 let part = ByteRange::at(*start, payload.len_bytes()).intersection(range);
                 if part.is_empty() {
@@ -185,8 +187,11 @@ impl<P: Payload> Pages<P> {
         if range.is_empty() {
             return;
         }
-        let numbers = ByteRange::new(range.start() / self.page_bytes, (range.end() - 1) / self.page_bytes + 1);
-        let worst = |numbers: u64| numbers.saturating_mul(self.page_bytes + READ_PAGE_OVERHEAD_BYTES + READ_EXTENT_OVERHEAD_BYTES);
+        let numbers =
+            ByteRange::new(range.start() / self.page_bytes, (range.end() - 1) / self.page_bytes + 1);
+        let worst = |numbers: u64| {
+            numbers.saturating_mul(self.page_bytes + READ_PAGE_OVERHEAD_BYTES + READ_EXTENT_OVERHEAD_BYTES)
+        };
         let fresh: u64 = self.kept.missing(numbers).iter().map(|part| part.len()).sum();
         if worst(self.kept.len().saturating_add(fresh)) > self.budget_bytes / 2 {
             return;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use gridlane_core::limits::{READ_AHEAD_RANGES_MAX, READ_CALLS_MAX, READ_RANGES_MAX, READ_SOURCES_MAX, READ_WAITING_MAX};
+use gridlane_core::limits::{
+    READ_AHEAD_RANGES_MAX, READ_CALLS_MAX, READ_RANGES_MAX, READ_SOURCES_MAX, READ_WAITING_MAX,
+};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Time};
 use gridlane_plan::{LaneId, RequestId, SourceId};
 
@@ -108,7 +110,11 @@ impl<P: Payload> Reader<P> {
             element: Element::default(),
             out: VecDeque::new(),
             direct: VecDeque::new(),
-            explain: Explain { policy: settings.policy, moved_bytes: Purpose::ALL.map(|purpose| (purpose, 0)), ..Explain::default() },
+            explain: Explain {
+                policy: settings.policy,
+                moved_bytes: Purpose::ALL.map(|purpose| (purpose, 0)),
+                ..Explain::default()
+            },
             began_at: None,
             heard_at: Time::ZERO,
             is_opened: false,
@@ -170,7 +176,11 @@ impl<P: Payload> Reader<P> {
 
     /// The smallest round trip to a source that lives.
     pub(crate) fn round_trip_s(&self) -> f64 {
-        let known = self.sources.iter().filter(|source| !source.is_dead).filter_map(|source| source.round_trip.known_s());
+        let known = self
+            .sources
+            .iter()
+            .filter(|source| !source.is_dead)
+            .filter_map(|source| source.round_trip.known_s());
         known.reduce(f64::min).unwrap_or(gridlane_core::limits::READ_ROUND_TRIP_S)
     }
 
@@ -241,7 +251,8 @@ impl<P: Payload> Reader<P> {
         let first = call.ranges[0];
         let count = call.ranges.len();
         let next = if self.settings.policy == Policy::Direct { 1 } else { count };
-        let read = Read { ranges: call.ranges, remaining: count, next, slots: Vec::new(), deadline: call.deadline };
+        let read =
+            Read { ranges: call.ranges, remaining: count, next, slots: Vec::new(), deadline: call.deadline };
         if let Some(deadline) = call.deadline {
             self.deadlines.insert((deadline, id));
         }
@@ -347,7 +358,8 @@ impl<P: Payload> Reader<P> {
         let Some(read) = self.reads.get_mut(&id) else { return };
         let mut range = read.ranges[index];
         if let Some(size_bytes) = self.size_bytes {
-            range = if range.start() < size_bytes { range.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
+            range =
+                if range.start() < size_bytes { range.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
             read.ranges[index] = range;
         }
         let (out, delivered) = (&mut self.out, &mut self.explain.delivered_bytes);
@@ -481,7 +493,9 @@ impl<P: Payload> Reader<P> {
     /// The stream that a call may belong to.
     fn follow(&mut self, range: ByteRange) {
         let follows = matches!(self.settings.policy, Policy::Adaptive | Policy::Prefetch);
-        let (Some(size_bytes), true) = (self.size_bytes, follows && !self.is_random && !self.settings.is_exact()) else {
+        let (Some(size_bytes), true) =
+            (self.size_bytes, follows && !self.is_random && !self.settings.is_exact())
+        else {
             return;
         };
         let reach = Reach { holds_bytes: self.path().holds_bytes() as u64, size_bytes };
@@ -498,7 +512,11 @@ impl<P: Payload> Reader<P> {
         self.queue.cut(size_bytes);
         for read in self.reads.values_mut() {
             for range in &mut read.ranges {
-                *range = if range.start() < size_bytes { range.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
+                *range = if range.start() < size_bytes {
+                    range.split_at(size_bytes).0
+                } else {
+                    ByteRange::new(0, 0)
+                };
             }
         }
         for (read, index) in self.waits.cut(size_bytes) {

@@ -112,7 +112,10 @@ impl Rental {
         let (first, last) = (misses[spare], misses[misses.len() - 1 - spare]);
         let hull = ByteRange::new(first.start(), last.end().max(first.end()));
         let margin = hull.len() / 2;
-        Some(ByteRange::new(hull.start().saturating_sub(margin), hull.end().saturating_add(margin).min(size_bytes)))
+        Some(ByteRange::new(
+            hull.start().saturating_sub(margin),
+            hull.end().saturating_add(margin).min(size_bytes),
+        ))
     }
 }
 

@@ -57,7 +57,12 @@ impl Streams {
         let found = self.streams.iter().position(|stream| stream.follows(range, reach).is_some());
         let Some(at) = found else {
             if self.streams.len() == READ_STREAMS_MAX {
-                let oldest = self.streams.iter().enumerate().min_by_key(|(_, stream)| stream.used_at).map(|(at, _)| at);
+                let oldest = self
+                    .streams
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(_, stream)| stream.used_at)
+                    .map(|(at, _)| at);
                 oldest.map(|at| self.streams.swap_remove(at));
             }
             self.streams.push(Stream {
@@ -106,7 +111,11 @@ impl Stream {
         let step = range.start().checked_signed_diff(self.last.start()).unwrap_or(0);
         let has_gap = range.start() > self.last.end();
         // A forward stream whose gaps are all alike and larger than its reads is strided.
-        if way == Way::Forward && has_gap && (range.start() - self.last.end()) > 2 * range.len() && range.len() == self.last.len() {
+        if way == Way::Forward
+            && has_gap
+            && (range.start() - self.last.end()) > 2 * range.len()
+            && range.len() == self.last.len()
+        {
             way = Way::Strided(step);
         }
         let is_same = way == self.way;
@@ -150,13 +159,19 @@ impl Stream {
     }
 
     fn strided(&mut self, range: ByteRange, stride: i64, cap: u64, reach: Reach) -> Vec<ByteRange> {
-        let wanted = 2_u64.saturating_pow(self.hits.min(16)).min(STRIDED_ELEMENTS_MAX).min((cap / range.len().max(1)).max(1));
+        let wanted = 2_u64
+            .saturating_pow(self.hits.min(16))
+            .min(STRIDED_ELEMENTS_MAX)
+            .min((cap / range.len().max(1)).max(1));
         let mut ahead = Vec::new();
         let mut at = range.start();
         for _ in 0..wanted {
-            let Some(next) = at.checked_add_signed(stride).filter(|next| *next < reach.size_bytes) else { break };
+            let Some(next) = at.checked_add_signed(stride).filter(|next| *next < reach.size_bytes) else {
+                break;
+            };
             at = next;
-            let is_new = if stride > 0 { at >= self.ahead_to } else { at < self.ahead_to || self.hits == STRIDES };
+            let is_new =
+                if stride > 0 { at >= self.ahead_to } else { at < self.ahead_to || self.hits == STRIDES };
             if is_new {
                 ahead.push(ByteRange::at(at, range.len()));
             }
@@ -202,7 +217,10 @@ mod tests {
         for number in 0..100 {
             ahead.extend(streams.read(ByteRange::at(number * 50_000_000 % 1_000_000_000, 1000), REACH));
         }
-        assert!(!ahead.is_empty() && ahead.iter().all(|range| range.len() == 1000 && range.start() % 50_000_000 == 0));
+        assert!(
+            !ahead.is_empty()
+                && ahead.iter().all(|range| range.len() == 1000 && range.start() % 50_000_000 == 0)
+        );
     }
 
     #[test]
@@ -222,7 +240,10 @@ mod tests {
         let mut at = 1_u64;
         for _ in 0..1000 {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let parts = streams.read(ByteRange::at((at >> 20) % 900_000_000, 100 + (at >> 50) % 5000), Reach { holds_bytes: 10_000, ..REACH });
+            let parts = streams.read(
+                ByteRange::at((at >> 20) % 900_000_000, 100 + (at >> 50) % 5000),
+                Reach { holds_bytes: 10_000, ..REACH },
+            );
             assert!(parts.is_empty(), "{parts:?}");
         }
         let mut streams = Streams::default();
@@ -230,7 +251,11 @@ mod tests {
         for number in 0..50 {
             for stream in 0..8 {
                 let start = stream * 100_000_000 + number * 10_000;
-                found += usize::from(!streams.read(ByteRange::at(start, 10_000), Reach { holds_bytes: 100_000, ..REACH }).is_empty());
+                found += usize::from(
+                    !streams
+                        .read(ByteRange::at(start, 10_000), Reach { holds_bytes: 100_000, ..REACH })
+                        .is_empty(),
+                );
             }
         }
         assert!(found >= 8, "{found}");

@@ -160,7 +160,8 @@ impl Queue {
     /// Takes out everything from `size_bytes` on.
     pub(crate) fn cut(&mut self, size_bytes: u64) {
         for part in &mut self.parts {
-            *part = if part.start() < size_bytes { part.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
+            *part =
+                if part.start() < size_bytes { part.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
         }
         self.parts.retain(|part| !part.is_empty());
         self.queued.remove(ByteRange::new(size_bytes, u64::MAX));

@@ -105,16 +105,20 @@ impl Waits {
     }
 
     fn near(&self, range: ByteRange) -> impl Iterator<Item = usize> + '_ {
-        let cells = range.start() / CELL_BYTES..=range.end().saturating_sub(1).max(range.start()) / CELL_BYTES;
-        self.by_cell.range(cells).flat_map(|(_, slots)| slots.iter().copied()).chain(self.long.iter().copied())
+        let cells =
+            range.start() / CELL_BYTES..=range.end().saturating_sub(1).max(range.start()) / CELL_BYTES;
+        self.by_cell
+            .range(cells)
+            .flat_map(|(_, slots)| slots.iter().copied())
+            .chain(self.long.iter().copied())
     }
 
     /// True if a byte of `range` is waited for.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
         self.near(range).any(|slot| {
-            self.slots[slot].as_ref().is_some_and(|wait| {
-                wait.missing.iter().any(|part| !part.intersection(range).is_empty())
-            })
+            self.slots[slot]
+                .as_ref()
+                .is_some_and(|wait| wait.missing.iter().any(|part| !part.intersection(range).is_empty()))
         })
     }
 
@@ -215,7 +219,10 @@ mod tests {
         assert_eq!(waits.arrive(ByteRange::new(100, 170)).len(), 2);
         let last = waits.arrive(ByteRange::new(140, 250));
         let of = |read| last.iter().filter(move |delivery| delivery.read == ReadId(read)).collect::<Vec<_>>();
-        assert_eq!(of(1), [&Delivery { read: ReadId(1), index: 0, part: ByteRange::new(170, 200), is_last: true }]);
+        assert_eq!(
+            of(1),
+            [&Delivery { read: ReadId(1), index: 0, part: ByteRange::new(170, 200), is_last: true }]
+        );
         assert_eq!(of(2)[0].part, ByteRange::new(180, 250));
         assert_eq!(waits.wanted(ByteRange::new(0, 1000)), [ByteRange::new(250, 300)]);
         assert_eq!(waits.cut(250), [(ReadId(2), 5)]);

@@ -31,7 +31,8 @@ fn scattered() -> Vec<ByteRange> {
 #[test]
 fn two_readers_of_the_same_bytes_share_a_request() {
     let range = ByteRange::new(1_000_000, 1_400_000);
-    let app = App::Timed(vec![at(1.0, range), at(1.0, range), at(1.005, ByteRange::new(1_100_000, 1_200_000))]);
+    let app =
+        App::Timed(vec![at(1.0, range), at(1.0, range), at(1.005, ByteRange::new(1_100_000, 1_200_000))]);
     let outcome = run(&[fast()], Settings::forced(Policy::Vector), &app);
     assert!(outcome.failures.is_empty());
     assert_eq!(outcome.explain.shared, 2);
@@ -42,7 +43,14 @@ fn two_readers_of_the_same_bytes_share_a_request() {
 #[test]
 fn a_call_with_identical_and_overlapping_ranges_gets_each_of_them() {
     let range = ByteRange::new(5000, 9000);
-    let ranges = vec![range, ByteRange::new(8000, 10_000), range, ByteRange::at(SIZE - 10, 100), ByteRange::at(SIZE + 5, 5), range];
+    let ranges = vec![
+        range,
+        ByteRange::new(8000, 10_000),
+        range,
+        ByteRange::at(SIZE - 10, 100),
+        ByteRange::at(SIZE + 5, 5),
+        range,
+    ];
     for policy in Policy::ALL {
         let outcome = run(&[fast()], Settings::forced(policy), &App::known(&ranges));
         assert!(outcome.failures.is_empty(), "{policy:?}: {:?}", outcome.failures);
@@ -72,7 +80,11 @@ fn a_read_fails_at_its_deadline() {
 #[test]
 fn dead_sources_are_a_clear_error_and_no_hang() {
     let down = fast().with(|server| server.down_from_s = Some(0.2));
-    let app = App::Timed(vec![at(0.1, ByteRange::new(0, 1000)), at(0.5, ByteRange::new(SIZE - 900_000, SIZE - 500_000)), at(200.0, ByteRange::new(SIZE - 900_000, SIZE))]);
+    let app = App::Timed(vec![
+        at(0.1, ByteRange::new(0, 1000)),
+        at(0.5, ByteRange::new(SIZE - 900_000, SIZE - 500_000)),
+        at(200.0, ByteRange::new(SIZE - 900_000, SIZE)),
+    ]);
     let outcome = run(&[down.clone(), down], Settings::forced(Policy::Vector), &app);
     assert_eq!(outcome.failures.len(), 2, "the first read was answered");
     for (_, error) in &outcome.failures {
@@ -115,7 +127,11 @@ fn a_slow_source_does_not_own_the_end() {
 #[test]
 fn replicas_share_the_work_in_proportion_to_their_rates() {
     let ranges = [ByteRange::new(0, SIZE)];
-    let outcome = run(&[Server::new(30.0 * MB, 0.01), Server::new(10.0 * MB, 0.01)], Settings::forced(Policy::Vector), &App::known(&ranges));
+    let outcome = run(
+        &[Server::new(30.0 * MB, 0.01), Server::new(10.0 * MB, 0.01)],
+        Settings::forced(Policy::Vector),
+        &App::known(&ranges),
+    );
     let share = outcome.sent_bytes[0] as f64 / (outcome.sent_bytes[0] + outcome.sent_bytes[1]) as f64;
     assert!((0.6..0.9).contains(&share), "{share}");
 }
@@ -138,7 +154,11 @@ fn a_source_that_ignores_ranges_is_used_when_it_is_all_there_is() {
     for policy in Policy::ALL {
         let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::forced(policy), &[ignorant.clone()]);
         sim.is_strict = false;
-        let app = App::Closed(vec![scattered(), vec![ByteRange::new(0, 100)], vec![ByteRange::new(SIZE - 100, SIZE)]]);
+        let app = App::Closed(vec![
+            scattered(),
+            vec![ByteRange::new(0, 100)],
+            vec![ByteRange::new(SIZE - 100, SIZE)],
+        ]);
         let outcome = sim.run(&app);
         assert!(outcome.failures.is_empty(), "{policy:?}: {:?}", outcome.failures);
         assert!(outcome.sent_bytes[0] < 2 * SIZE, "{policy:?}: {:?}", outcome.sent_bytes);
@@ -182,7 +202,11 @@ fn a_size_that_others_contradict_is_not_believed() {
     let first = Server::new(50.0 * MB, 0.001).with(|server| server.says_bytes = Some(SIZE + 1000));
     let app = App::Timed(vec![at(0.0, ByteRange::new(SIZE - 10, SIZE + 10)), at(1.0, ByteRange::new(0, 10))]);
     let outcome = run(&[first, fast(), fast()], Settings::forced(Policy::Vector), &app);
-    assert!(outcome.failures.iter().any(|(_, error)| error.kind() == ErrorKind::Precondition), "{:?}", outcome.failures);
+    assert!(
+        outcome.failures.iter().any(|(_, error)| error.kind() == ErrorKind::Precondition),
+        "{:?}",
+        outcome.failures
+    );
 }
 
 #[test]
@@ -212,14 +236,21 @@ fn memory_is_bounded_and_what_is_forgotten_comes_again() {
 #[test]
 fn hints_are_followed_within_the_budget() {
     let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::default(), &[fast()]);
-    sim.hints = vec![Hint::Keep(ByteRange::new(0, 100_000)), Hint::Soon(vec![ByteRange::new(2_000_000, 2_001_000)]), Hint::Random];
+    sim.hints = vec![
+        Hint::Keep(ByteRange::new(0, 100_000)),
+        Hint::Soon(vec![ByteRange::new(2_000_000, 2_001_000)]),
+        Hint::Random,
+    ];
     let first = at(0.5, ByteRange::new(5_000_000, 5_001_000));
     let outcome = sim.run(&App::Timed(vec![first, at(1.0, ByteRange::new(2_000_000, 2_001_000))]));
     assert!(outcome.failures.is_empty());
     assert_eq!((outcome.explain.hits, outcome.explain.moved(Purpose::Ahead)), (1, 1000));
     let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::default(), &[fast()]);
     sim.hints = vec![Hint::Everything];
-    let outcome = sim.run(&App::Timed(vec![at(0.1, ByteRange::new(0, 10)), at(2.0, ByteRange::new(4_000_000, 5_000_000))]));
+    let outcome = sim.run(&App::Timed(vec![
+        at(0.1, ByteRange::new(0, 10)),
+        at(2.0, ByteRange::new(4_000_000, 5_000_000)),
+    ]));
     assert_eq!(outcome.explain.hits, 1, "{}", outcome.explain);
     assert!(outcome.explain.bulk_after.is_some());
 }

@@ -81,14 +81,16 @@ fn calls(size_bytes: u64) -> impl Strategy<Value = Vec<Timed>> {
     let range = (0.0..1.1, prop_oneof![0_u64..3000, 0_u64..300_000])
         .prop_map(move |(place, len)| ByteRange::at((place * size_bytes as f64) as u64, len));
     let ranges = prop::collection::vec(range, 1..12);
-    let one = (0.0..2.0, ranges, prop::option::weighted(0.1, 0.01..1.0), prop::option::weighted(0.1, 0.0..0.5));
+    let one =
+        (0.0..2.0, ranges, prop::option::weighted(0.1, 0.01..1.0), prop::option::weighted(0.1, 0.0..0.5));
     prop::collection::vec(one, 1..12).prop_map(|calls| {
-        let timed = |(at_s, ranges, deadline_s, cancel_s): (f64, Vec<ByteRange>, Option<f64>, Option<f64>)| Timed {
-            at_s,
-            ranges,
-            deadline_s: deadline_s.map(|after_s| at_s + after_s),
-            cancel_s: cancel_s.map(|after_s| at_s + after_s),
-        };
+        let timed =
+            |(at_s, ranges, deadline_s, cancel_s): (f64, Vec<ByteRange>, Option<f64>, Option<f64>)| Timed {
+                at_s,
+                ranges,
+                deadline_s: deadline_s.map(|after_s| at_s + after_s),
+                cancel_s: cancel_s.map(|after_s| at_s + after_s),
+            };
         calls.into_iter().map(timed).collect()
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, Error, ErrorKind, RangeSet, Time};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
-use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Kind, Payload, Reader, ReadId, Settings};
+use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Kind, Payload, ReadId, Reader, Settings};
 
 use super::server::{Place, Server};
 
@@ -109,7 +109,13 @@ enum Happening {
     /// A request is at the server.
     Asked(LaneId, RequestId, Vec<ByteRange>),
     /// A chunk is here: its parts, whether the answer ends with it.
-    Came { lane: LaneId, request: RequestId, parts: Vec<ByteRange>, is_last: bool, begins_body: bool },
+    Came {
+        lane: LaneId,
+        request: RequestId,
+        parts: Vec<ByteRange>,
+        is_last: bool,
+        begins_body: bool,
+    },
     /// Its acknowledgement is at the server.
     Acknowledged(LaneId, u64),
     Call(usize),
@@ -239,7 +245,9 @@ impl<P: SimPayload> Sim<P> {
             self.reader.hint(hint);
         }
         let (calls, mut next): (Vec<Timed>, usize) = match app {
-            App::Closed(calls) => (calls.iter().map(|ranges| Timed { ranges: ranges.clone(), ..Timed::default() }).collect(), 0),
+            App::Closed(calls) => {
+                (calls.iter().map(|ranges| Timed { ranges: ranges.clone(), ..Timed::default() }).collect(), 0)
+            }
             App::Timed(calls) => (calls.clone(), calls.len()),
         };
         if next > 0 {
@@ -268,7 +276,11 @@ impl<P: SimPayload> Sim<P> {
             let due = self.reader.deadline().map(|deadline| deadline.since_origin().as_secs_f64());
             let happens = self.queue.peek().map(|Reverse(entry)| entry.0);
             let Some(at_s) = [due, happens].into_iter().flatten().reduce(f64::min) else {
-                panic!("nothing will happen any more at {} s, and {} calls wait", self.now_s, self.calls.len());
+                panic!(
+                    "nothing will happen any more at {} s, and {} calls wait",
+                    self.now_s,
+                    self.calls.len()
+                );
             };
             self.now_s = self.now_s.max(at_s + if happens == Some(at_s) { 0.0 } else { 2e-9 });
             if self.now_s > self.give_up_s {
@@ -397,7 +409,10 @@ impl<P: SimPayload> Sim<P> {
         assert!(connection.is_open && !ranges.is_empty());
         assert!(ranges.len() <= server.elements_max && (ranges.len() > 1) == (kind == Kind::Vector));
         assert!(ranges.iter().all(|range| !range.is_empty() && range.end() <= self.size_bytes));
-        assert!(ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start()), "elements ascend: {ranges:?}");
+        assert!(
+            ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start()),
+            "elements ascend: {ranges:?}"
+        );
         let mut fresh = 0;
         for range in &ranges {
             fresh += self.in_flight.insert(*range);
@@ -440,7 +455,8 @@ impl<P: SimPayload> Sim<P> {
     fn break_connection(&mut self, lane: LaneId, loss: Loss) {
         let Some(connection) = self.connections.remove(&lane) else { return };
         self.under_way_bytes[connection.source] -= connection.in_flight_bytes;
-        let gone: Vec<RequestId> = self.asked.iter().filter(|(_, (on, _))| *on == lane).map(|(&id, _)| id).collect();
+        let gone: Vec<RequestId> =
+            self.asked.iter().filter(|(_, (on, _))| *on == lane).map(|(&id, _)| id).collect();
         gone.into_iter().for_each(|request| self.forget(request));
         let error = Error::new(ErrorKind::Network, "the connection broke");
         let now = self.now();
@@ -470,18 +486,23 @@ impl<P: SimPayload> Sim<P> {
             }
             Happening::Lost(lane, loss, kind) => {
                 if self.connections.remove(&lane).is_some() {
-                    self.reader.handle(now, Event::Lost { lane, loss, error: Error::new(kind, "no connection") });
+                    self.reader
+                        .handle(now, Event::Lost { lane, loss, error: Error::new(kind, "no connection") });
                 }
             }
             Happening::Dead(source) => {
-                self.reader.handle(now, Event::Dead { source, error: Error::new(ErrorKind::NotFound, "no such file") });
+                self.reader.handle(
+                    now,
+                    Event::Dead { source, error: Error::new(ErrorKind::NotFound, "no such file") },
+                );
             }
             Happening::Asked(lane, request, ranges) => {
                 let size_bytes = self.size_bytes;
                 if let Some(connection) = self.connections.get_mut(&lane) {
                     let server = &self.servers[connection.source];
                     let left = server.cuts_after_bytes.unwrap_or(u64::MAX);
-                    let parts = if server.ignores_ranges { vec![ByteRange::new(0, size_bytes)] } else { ranges };
+                    let parts =
+                        if server.ignores_ranges { vec![ByteRange::new(0, size_bytes)] } else { ranges };
                     let begins_body = server.ignores_ranges;
                     connection.answers.push_back((request, parts.into(), begins_body, left));
                     self.send(lane);
@@ -492,7 +513,8 @@ impl<P: SimPayload> Sim<P> {
                     let server = &self.servers[connection.source];
                     let waits_s = (server.round_trip_s / 8.0).clamp(0.004, 0.016);
                     let full_bytes = server.rate * (server.round_trip_s + waits_s);
-                    let grows = connection.grows && (self.under_way_bytes[connection.source] as f64) < full_bytes;
+                    let grows =
+                        connection.grows && (self.under_way_bytes[connection.source] as f64) < full_bytes;
                     connection.in_flight_bytes -= bytes;
                     self.under_way_bytes[connection.source] -= bytes;
                     connection.window_bytes += if grows { bytes } else { 0 };
@@ -515,7 +537,14 @@ impl<P: SimPayload> Sim<P> {
         }
     }
 
-    fn come(&mut self, lane: LaneId, request: RequestId, parts: Vec<ByteRange>, is_last: bool, begins_body: bool) {
+    fn come(
+        &mut self,
+        lane: LaneId,
+        request: RequestId,
+        parts: Vec<ByteRange>,
+        is_last: bool,
+        begins_body: bool,
+    ) {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&lane) else { return };
         let server = self.servers[connection.source].clone();
@@ -542,7 +571,8 @@ impl<P: SimPayload> Sim<P> {
             self.reader.handle(now, Event::Part { request, offset: part.start(), payload: P::make(part) });
             if server.adds_strays && part.end() + 10 < self.size_bytes {
                 let stray = ByteRange::at(part.end(), 7);
-                self.reader.handle(now, Event::Part { request, offset: stray.start(), payload: P::make(stray) });
+                self.reader
+                    .handle(now, Event::Part { request, offset: stray.start(), payload: P::make(stray) });
             }
         }
         if is_last && self.asked.contains_key(&request) {

@@ -51,7 +51,13 @@ impl Lot {
 }
 
 /// The events of the published harness: so many of `size_bytes / event_bytes`, at random places or ascending.
-pub(crate) fn events(size_bytes: u64, event_bytes: u64, fraction: f64, is_sorted: bool, seed: u64) -> Vec<ByteRange> {
+pub(crate) fn events(
+    size_bytes: u64,
+    event_bytes: u64,
+    fraction: f64,
+    is_sorted: bool,
+    seed: u64,
+) -> Vec<ByteRange> {
     let all = size_bytes / event_bytes;
     let count = ((all as f64 * fraction).round() as usize).max(1);
     let mut numbers: Vec<u64> = (0..all).collect();

@@ -18,7 +18,11 @@ const OSTIA_BYTES: u64 = 1_713_012;
 
 macro_rules! trace {
     ($name:literal, $size:expr) => {
-        Trace { name: $name, size_bytes: $size, calls: calls(include_str!(concat!("../traces/", $name, ".csv"))) }
+        Trace {
+            name: $name,
+            size_bytes: $size,
+            calls: calls(include_str!(concat!("../traces/", $name, ".csv"))),
+        }
     };
 }
 
