@@ -104,7 +104,7 @@ impl<P: Payload> Reader<P> {
                 let (head, _) = whole.split_at(self.settings.head_bytes.min(holds_bytes));
                 let tail = self.settings.tail_bytes.min(holds_bytes);
                 let (_, tail) = whole.split_at(size_bytes.saturating_sub(tail).max(head.end()));
-                self.ahead.extend([head, tail].map(|range| (range, Purpose::Opening)));
+                [tail, head].into_iter().for_each(|range| self.ahead.push_front((range, Purpose::Opening)));
             }
             _ => {}
         }
@@ -268,7 +268,7 @@ impl<P: Payload> Reader<P> {
             let Some((id, room)) = self.lane_for(Purpose::Forced, &path, now) else { return };
             let lane = &self.lanes[&id];
             let Some(fill) = self.fills.front_mut() else { return };
-            let rest = fill.range.end() - fill.cursor;
+            let rest = fill.range.end().saturating_sub(fill.cursor);
             let lanes = path.lanes.max(1) as u64;
             let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
             let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
@@ -404,6 +404,7 @@ impl<P: Payload> Reader<P> {
         let was_alone = lane.requests.is_empty();
         if was_alone {
             lane.heard_at = now;
+            lane.busy = (now, 0);
             lane.answered_at = None;
         }
         lane.requests.push_back(request);
@@ -460,8 +461,10 @@ impl<P: Payload> Reader<P> {
         let others =
             self.lanes.iter().filter(|(_, lane)| lane.outstanding_bytes > 0 && lane.source != source);
         let slow = others.filter_map(|(&id, lane)| {
-            let rate = rate(lane)?;
-            (rate * STEAL_FACTOR < fast).then(|| (lane.outstanding_bytes as f64 / rate.max(1.0), id, rate))
+            let round_trip_s = self.sources[lane.source.0 as usize].round_trip.get_s();
+            let rate = rate(lane).or_else(|| lane.early_rate(now, round_trip_s))?;
+            (rate * STEAL_FACTOR < fast)
+                .then(|| (lane.outstanding_bytes as f64 / rate.max(1.0), id, rate.max(1.0)))
         });
         let Some((ends_s, victim, slow)) = slow.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
         let round_trip_s = self.sources[source.0 as usize].round_trip.get_s();

@@ -99,6 +99,7 @@ impl<P: Payload> Reader<P> {
         lane.outstanding_bytes = lane.outstanding_bytes.saturating_sub(accepted_bytes);
         lane.bulk_bytes -= if purpose == Purpose::Bulk { accepted_bytes.min(lane.bulk_bytes) } else { 0 };
         lane.received_bytes += accepted_bytes;
+        lane.busy.1 += accepted_bytes;
         lane.heard_at = now;
         let was_suspect = std::mem::take(&mut lane.is_suspect);
         let lane_id = request.lane;

@@ -47,6 +47,8 @@ pub(crate) struct Lane {
     pub(crate) rate: RateEstimate,
     /// When it last brought a byte, or was asked for something while it owed nothing.
     pub(crate) heard_at: Time,
+    /// Since when it owes something, and the bytes that it brought since then.
+    pub(crate) busy: (Time, u64),
     /// It was silent for so long that what it owes is asked for elsewhere.
     pub(crate) is_suspect: bool,
     /// When the last answer on it ended, while another one was due.
@@ -65,6 +67,7 @@ impl Lane {
             received_bytes: 0,
             rate: RateEstimate::default(),
             heard_at: now,
+            busy: (now, 0),
             is_suspect: false,
             answered_at: None,
         }
@@ -82,6 +85,14 @@ impl Lane {
         let is_warm = self.abilities.is_some_and(|abilities| abilities.warm);
         let grown = if is_warm { f64::INFINITY } else { INITIAL_WINDOW_BYTES + self.received_bytes as f64 };
         grown.min(holds_bytes.max(INITIAL_WINDOW_BYTES))
+    }
+
+    /// The rate at which it has brought bytes since it owes some, in bytes per second, where that is too little for an
+    /// estimate, and it has had two round trips.
+    pub(crate) fn early_rate(&self, now: Time, round_trip_s: f64) -> Option<f64> {
+        let (since, bytes) = self.busy;
+        let owed_s = now.since(since).as_secs_f64();
+        (owed_s > 2.0 * round_trip_s).then(|| bytes as f64 / (owed_s - round_trip_s))
     }
 
     /// When it becomes suspect, and when it is given up, unless it brings something.

@@ -510,6 +510,9 @@ impl<P: Payload> Reader<P> {
     /// The path showed what a source's size is: nothing behind it is wanted.
     pub(crate) fn cut(&mut self, now: Time, size_bytes: u64) {
         self.queue.cut(size_bytes);
+        for fill in &mut self.fills {
+            fill.range = fill.range.intersection(ByteRange::new(0, size_bytes));
+        }
         for read in self.reads.values_mut() {
             for range in &mut read.ranges {
                 *range = if range.start() < size_bytes {
