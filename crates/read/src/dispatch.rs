@@ -27,12 +27,11 @@ const OUTSTANDING_PATHS: f64 = 2.0;
 const OUTSTANDING_BYTES_MIN: f64 = 512.0 * 1024.0;
 /// Requests that what a lane may have outstanding is divided into: as soon as there is room for one it is sent.
 const OUTSTANDING_REQUESTS: u64 = 4;
-/// Times what the path holds that a bulk fill has outstanding.
-const BULK_PATHS: f64 = 1.1;
+/// Times what the path holds that a bulk fill has outstanding, a request aside: more than 1, so that a rate that is taken for too
+/// low shows.
+const BULK_PATHS: f64 = 1.25;
 /// Times its part of that which one lane has outstanding at most.
 const BULK_LANE_SHARE: f64 = 1.5;
-/// Bytes that it has outstanding at least.
-const BULK_BYTES_MIN: f64 = 128.0 * 1024.0;
 /// Part of what the path holds that calls may have outstanding while a bulk fill goes on.
 const BULK_DEMAND_SHARE: f64 = 0.5;
 /// Of so many lanes one is kept for calls.
@@ -162,7 +161,9 @@ impl<P: Payload> Reader<P> {
         let timed = candidates.filter_map(|(&id, lane)| {
             let room = room(lane)?;
             let source = &self.sources[lane.source.0 as usize];
-            let rate = lane.rate.bytes_per_s(now).unwrap_or(path.rate_bytes_per_s / path.lanes.max(1) as f64);
+            // Lanes to one source are alike.
+            let known = if self.sources.len() > 1 { lane.rate.bytes_per_s(now) } else { None };
+            let rate = known.unwrap_or(path.rate_bytes_per_s / path.lanes.max(1) as f64);
             let wait_s = source.round_trip.get_s().max(lane.outstanding_bytes as f64 / rate.max(1.0));
             Some((wait_s, lane.outstanding_bytes, id, room))
         });
@@ -320,15 +321,15 @@ impl<P: Payload> Reader<P> {
         }
         self.weigh(now, &path, size_bytes);
         let Some(mut bulk) = self.bulk.take() else { return };
-        let cap = (BULK_PATHS * path.holds_bytes()).max(BULK_BYTES_MIN) as u64;
+        let bytes = path.holds_bytes() as u64 / (2 * path.lanes as u64);
+        let bytes = bytes.clamp(READ_FIRST_BYTES, 4 * READ_REQUEST_BYTES);
+        let cap = (BULK_PATHS * path.holds_bytes()) as u64 + bytes;
         let demand_max = (BULK_DEMAND_SHARE * path.holds_bytes()).max(READ_FIRST_BYTES as f64) as u64;
         let fits_always = bulk.range.len() <= self.settings.memory_bytes / 2;
         let mut is_done = false;
         loop {
             let under_way: u64 = self.lanes.values().map(|lane| lane.bulk_bytes).sum();
             let demanded = self.owed.bytes().saturating_sub(under_way) + self.queue.bytes();
-            let bytes = (path.holds_bytes() as u64 / (2 * path.lanes as u64))
-                .clamp(READ_FIRST_BYTES, 4 * READ_REQUEST_BYTES);
             if under_way + bytes > cap || demanded > demand_max {
                 break;
             }
@@ -353,18 +354,17 @@ impl<P: Payload> Reader<P> {
     /// Compares what calls have waited with the price of the rest: all of it, or the part that is hot.
     fn weigh(&mut self, now: Time, path: &Path, size_bytes: u64) {
         let whole = ByteRange::new(0, size_bytes);
+        let (has_missed, has_waited) = self.rental.news();
         if let Some(bulk) = &mut self.bulk {
-            if let Some(miss) = self.rental.last_miss().filter(|_| self.rental.has_missed()) {
+            if let Some(miss) = self.rental.last_miss().filter(|_| has_missed) {
                 bulk.turn_to(miss.start());
             }
             if bulk.range == whole {
-                self.rental.seen();
                 return;
             }
-        } else if !self.rental.has_missed() && !self.wants_everything {
+        } else if !has_waited && !self.wants_everything {
             return;
         }
-        self.rental.seen();
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
         let missing = |scope: ByteRange| {

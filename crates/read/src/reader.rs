@@ -382,7 +382,10 @@ impl<P: Payload> Reader<P> {
         for part in free {
             lacking.extend(self.queue.missing(part));
         }
-        self.explain.shared += u64::from(lacking.len() == before);
+        if lacking.len() == before {
+            self.explain.shared += 1;
+            self.rental.share();
+        }
         let slot = self.waits.add(id, index, missing);
         read.slots.push(slot);
     }

@@ -35,6 +35,8 @@ pub(crate) struct Rental {
     misses: VecDeque<ByteRange>,
     /// One of them is new since the last look.
     has_missed: bool,
+    /// A call has begun to wait since the last look.
+    has_waited: bool,
 }
 
 impl Rental {
@@ -85,14 +87,15 @@ impl Rental {
         self.has_missed = true;
     }
 
-    /// True if there was a miss since [`seen`](Rental::seen) was said.
-    pub(crate) fn has_missed(&self) -> bool {
-        self.has_missed
+    /// A call waits for bytes that are on their way already.
+    pub(crate) fn share(&mut self) {
+        self.has_waited = true;
     }
 
-    /// The misses until now were looked at.
-    pub(crate) fn seen(&mut self) {
-        self.has_missed = false;
+    /// True, once, if a call has missed something since the last look; and if one has begun to wait at all.
+    pub(crate) fn news(&mut self) -> (bool, bool) {
+        let has_missed = std::mem::take(&mut self.has_missed);
+        (has_missed, std::mem::take(&mut self.has_waited) || has_missed)
     }
 
     /// Where the last miss was.

@@ -87,10 +87,8 @@ impl Stream {
     /// The way in which `range` continues the stream, if it does.
     fn follows(&self, range: ByteRange, reach: Reach) -> Option<Way> {
         let step = range.start().checked_signed_diff(self.last.start())?;
-        if let Way::Strided(stride) = self.way {
-            if step == stride {
-                return Some(self.way);
-            }
+        if self.way == Way::Strided(step) {
+            return Some(self.way);
         }
         let skip = reach.holds_bytes.min(self.window_bytes.max(2 * self.last.len()));
         if (self.last.end()..=self.last.end().saturating_add(skip)).contains(&range.start()) {

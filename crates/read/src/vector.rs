@@ -52,13 +52,11 @@ pub fn merged(
     let mut gaps = gaps.into_iter().map(|(_, at)| at).peekable();
     let mut found: Vec<ByteRange> = Vec::with_capacity(ranges.len());
     for (at, range) in ranges.into_iter().enumerate() {
-        if at > 0 && gaps.next_if_eq(&(at - 1)).is_some() {
-            if let Some(last) = found.last_mut() {
-                *last = ByteRange::new(last.start(), range.end());
-                continue;
-            }
+        let is_filled = at > 0 && gaps.next_if_eq(&(at - 1)).is_some();
+        match found.last_mut().filter(|_| is_filled) {
+            Some(last) => *last = ByteRange::new(last.start(), range.end()),
+            None => found.push(range),
         }
-        found.push(range);
     }
     (found, filled_bytes)
 }

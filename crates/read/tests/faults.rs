@@ -72,7 +72,7 @@ fn a_cancelled_read_frees_what_it_held() {
 fn a_read_fails_at_its_deadline() {
     let silent = fast().with(|server| server.silent_from_s = Some(0.15));
     let late = Timed { deadline_s: Some(0.7), ..at(0.2, ByteRange::new(0, 1000)) };
-    let outcome = run(&[silent], Settings::default(), &App::Timed(vec![late]));
+    let outcome = run(&[silent], Settings::forced(Policy::Vector), &App::Timed(vec![late]));
     assert_eq!(outcome.failures[0].1.kind(), ErrorKind::Timeout);
     assert!((outcome.finish_s - 0.7).abs() < 0.001, "{}", outcome.finish_s);
 }

@@ -1,7 +1,7 @@
 //! The adaptive policy against the best of the forced ones, chosen in hindsight for each job: recorded traces, the events of the
 //! published harness with unknown offsets, and jobs by lot. `cargo test -p gridlane-read --test hindsight -- --nocapture` prints
-//! the tables. With `GRIDLANE_READ_FULL=1` events of 1 kB are of a file of 1 GB and not of 100 MB, and jobs by lot have up to a
-//! million reads: minutes.
+//! the tables. With `GRIDLANE_READ_FULL=1` the file of the harness has 1 GB, and not a tenth of that, and jobs by lot are of files
+//! of up to 1 GB with up to a million reads: minutes.
 
 mod sim;
 
@@ -144,7 +144,7 @@ fn jobs_by_lot() {
         let fraction = spread(0.005, 1.0, &mut lot);
         let event_bytes = spread(1000.0, 4e6, &mut lot);
         let round_trip_s = spread(0.0005, 0.3, &mut lot);
-        let size_bytes = spread(1e7, 1e9, &mut lot);
+        let size_bytes = spread(1e7, if is_full() { 1e9 } else { 1e8 }, &mut lot);
         let reads_max = if is_full() { 1e6 } else { 5000.0 };
         let event_bytes = event_bytes.max(fraction * size_bytes / reads_max) as u64;
         let size_bytes = size_bytes as u64;

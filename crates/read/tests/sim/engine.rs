@@ -141,9 +141,18 @@ impl Ord for Entry {
     }
 }
 
+struct Answer {
+    request: RequestId,
+    parts: VecDeque<ByteRange>,
+    begins_body: bool,
+    /// Bytes after which it is cut.
+    left: u64,
+    has_begun: bool,
+}
+
 struct Connection {
     source: usize,
-    answers: VecDeque<(RequestId, VecDeque<ByteRange>, bool, u64)>,
+    answers: VecDeque<Answer>,
     window_bytes: u64,
     in_flight_bytes: u64,
     grows: bool,
@@ -435,7 +444,7 @@ impl<P: SimPayload> Sim<P> {
         let lane = *lane;
         let Some(connection) = self.connections.get_mut(&lane) else { return };
         let before = connection.answers.len();
-        connection.answers.retain(|(other, ..)| *other != request);
+        connection.answers.retain(|answer| answer.request != request || answer.has_begun);
         if connection.answers.len() < before {
             self.forget(request);
             let error = Error::new(ErrorKind::Interrupted, "taken back");
@@ -504,7 +513,14 @@ impl<P: SimPayload> Sim<P> {
                     let parts =
                         if server.ignores_ranges { vec![ByteRange::new(0, size_bytes)] } else { ranges };
                     let begins_body = server.ignores_ranges;
-                    connection.answers.push_back((request, parts.into(), begins_body, left));
+                    let parts = parts.into();
+                    connection.answers.push_back(Answer {
+                        request,
+                        parts,
+                        begins_body,
+                        left,
+                        has_begun: false,
+                    });
                     self.send(lane);
                 }
             }
@@ -591,23 +607,24 @@ impl<P: SimPayload> Sim<P> {
             if room < SEGMENT_BYTES && connection.in_flight_bytes > 0 {
                 return;
             }
-            let Some((request, parts, body, left)) = connection.answers.front_mut() else { return };
+            let Some(answer) = connection.answers.front_mut() else { return };
             let quantum = ((server.rate * server.round_trip_s / 16.0) as u64).clamp(32 * 1024, 64 * 1024);
             let chunk = room.min(quantum).max(1);
             let (mut bytes, mut taken) = (0, Vec::new());
-            while bytes < chunk && *left > 0 {
-                let Some(part) = parts.pop_front() else { break };
-                let (now, rest) = part.split_at(part.start() + (chunk - bytes).min(*left));
+            while bytes < chunk && answer.left > 0 {
+                let Some(part) = answer.parts.pop_front() else { break };
+                let (now, rest) = part.split_at(part.start() + (chunk - bytes).min(answer.left));
                 if !rest.is_empty() {
-                    parts.push_front(rest);
+                    answer.parts.push_front(rest);
                 }
                 bytes += now.len();
-                *left -= now.len();
+                answer.left -= now.len();
                 taken.push(now);
             }
-            let request = *request;
-            let is_last = parts.is_empty() || *left == 0;
-            let begins_body = std::mem::take(body);
+            answer.has_begun = true;
+            let request = answer.request;
+            let is_last = answer.parts.is_empty() || answer.left == 0;
+            let begins_body = std::mem::take(&mut answer.begins_body);
             if is_last {
                 connection.answers.pop_front();
             }

@@ -16,7 +16,7 @@ mod engine;
 mod server;
 mod traces;
 
-pub(crate) use engine::{App, Outcome, Sim, SimPayload, content};
+pub(crate) use engine::{App, Outcome, Sim, SimPayload, Timed, content};
 pub(crate) use server::{MB, Place, Server};
 pub(crate) use traces::{Trace, traces};
 
