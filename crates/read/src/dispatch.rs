@@ -328,9 +328,9 @@ impl<P: Payload> Reader<P> {
         let fits_always = bulk.range.len() <= self.settings.memory_bytes / 2;
         let mut is_done = false;
         loop {
-            let under_way: u64 = self.lanes.values().map(|lane| lane.bulk_bytes).sum();
-            let demanded = self.owed.bytes().saturating_sub(under_way) + self.queue.bytes();
-            if under_way + bytes > cap || demanded > demand_max {
+            let demanded: u64 = self.requests.values().map(Request::demanded_bytes).sum();
+            let under_way = self.owed.bytes().saturating_sub(demanded);
+            if under_way >= cap || demanded + self.queue.bytes() > demand_max {
                 break;
             }
             let left = (BULK_MEMORY_SHARE * self.settings.memory_bytes as f64) as u64;
@@ -409,7 +409,6 @@ impl<P: Payload> Reader<P> {
         }
         lane.requests.push_back(request);
         lane.outstanding_bytes += bytes;
-        lane.bulk_bytes += if purpose == Purpose::Bulk { bytes } else { 0 };
         for range in &ranges {
             self.owed.put(*range, request);
         }

@@ -4,7 +4,6 @@ use gridlane_core::{ByteRange, Error, ErrorKind, Time};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
 
 use crate::action::Action;
-use crate::budget::Purpose;
 use crate::event::{Abilities, Event};
 use crate::lane::State;
 use crate::payload::Payload;
@@ -97,7 +96,6 @@ impl<P: Payload> Reader<P> {
         let Some(lane) = self.lanes.get_mut(&request.lane) else { return };
         lane.rate.receive(now, accepted_bytes, lane.heard_at.max(request.sent_at));
         lane.outstanding_bytes = lane.outstanding_bytes.saturating_sub(accepted_bytes);
-        lane.bulk_bytes -= if purpose == Purpose::Bulk { accepted_bytes.min(lane.bulk_bytes) } else { 0 };
         lane.received_bytes += accepted_bytes;
         lane.busy.1 += accepted_bytes;
         lane.heard_at = now;
@@ -166,8 +164,6 @@ impl<P: Payload> Reader<P> {
         lane.requests.retain(|other| *other != id);
         let missing_bytes = request.missing.len();
         lane.outstanding_bytes = lane.outstanding_bytes.saturating_sub(missing_bytes);
-        lane.bulk_bytes -=
-            if request.purpose == Purpose::Bulk { missing_bytes.min(lane.bulk_bytes) } else { 0 };
         lane.heard_at = now;
         let source_id = lane.source;
         let source = &mut self.sources[source_id.0 as usize];

@@ -130,7 +130,7 @@ impl<P: Payload> Reader<P> {
 
     fn forget_requests(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        (lane.outstanding_bytes, lane.bulk_bytes) = (0, 0);
+        lane.outstanding_bytes = 0;
         let requests = std::mem::take(&mut lane.requests);
         for id in requests.into_iter().rev() {
             if let Some(request) = self.requests.remove(&id) {

@@ -41,8 +41,6 @@ pub(crate) struct Lane {
     pub(crate) requests: VecDeque<RequestId>,
     /// Bytes asked for and not received.
     pub(crate) outstanding_bytes: u64,
-    /// Of these, those that fill the page map.
-    pub(crate) bulk_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) rate: RateEstimate,
     /// When it last brought a byte, or was asked for something while it owed nothing.
@@ -63,7 +61,6 @@ impl Lane {
             abilities: None,
             requests: VecDeque::new(),
             outstanding_bytes: 0,
-            bulk_bytes: 0,
             received_bytes: 0,
             rate: RateEstimate::default(),
             heard_at: now,
@@ -124,6 +121,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Bytes that it owes to calls, and to them alone.
+    pub(crate) fn demanded_bytes(&self) -> u64 {
+        if self.purpose == Purpose::Demand { self.missing.len() } else { 0 }
+    }
+
     /// The parts of it, ascending.
     pub(crate) fn missing_parts(&self) -> Vec<ByteRange> {
         self.missing.iter().collect()

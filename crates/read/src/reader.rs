@@ -539,12 +539,11 @@ impl<P: Payload> Reader<P> {
     /// Counts what lanes owe, after requests were changed.
     pub(crate) fn recount(&mut self) {
         for lane in self.lanes.values_mut() {
-            (lane.outstanding_bytes, lane.bulk_bytes) = (0, 0);
+            lane.outstanding_bytes = 0;
         }
         for request in self.requests.values() {
             if let Some(lane) = self.lanes.get_mut(&request.lane) {
                 lane.outstanding_bytes += request.missing.len();
-                lane.bulk_bytes += if request.purpose == Purpose::Bulk { request.missing.len() } else { 0 };
             }
         }
     }

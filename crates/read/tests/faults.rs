@@ -139,7 +139,8 @@ fn replicas_share_the_work_in_proportion_to_their_rates() {
 #[test]
 fn answers_that_are_cut_short_are_asked_for_again() {
     let cutting = fast().with(|server| server.cuts_after_bytes = Some(300_000));
-    let outcome = run(&[cutting.clone()], Settings::forced(Policy::Copy), &App::known(&scattered()));
+    let outcome =
+        run(std::slice::from_ref(&cutting), Settings::forced(Policy::Copy), &App::known(&scattered()));
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
     let empty = fast().with(|server| server.cuts_after_bytes = Some(0));
     let outcome = run(&[empty.clone(), fast()], Settings::default(), &App::known(&scattered()));
@@ -152,7 +153,7 @@ fn answers_that_are_cut_short_are_asked_for_again() {
 fn a_source_that_ignores_ranges_is_used_when_it_is_all_there_is() {
     let ignorant = fast().with(|server| server.ignores_ranges = true);
     for policy in Policy::ALL {
-        let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::forced(policy), &[ignorant.clone()]);
+        let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::forced(policy), std::slice::from_ref(&ignorant));
         sim.is_strict = false;
         let app = App::Closed(vec![
             scattered(),

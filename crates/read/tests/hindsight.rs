@@ -113,8 +113,7 @@ fn unknown_offsets_of_the_harness() {
         for event_bytes in [1000, 1_000_000] {
             for fraction in [0.01, 0.1, 0.5, 1.0] {
                 for is_sorted in [false, true] {
-                    let size_bytes =
-                        if event_bytes == 1000 && !is_full() { 100_000_000 } else { 1_000_000_000 };
+                    let size_bytes = if is_full() { 1_000_000_000 } else { 100_000_000 };
                     let ranges = events(size_bytes, event_bytes, fraction, is_sorted, 1);
                     let cell = Cell::new(&Server::gigabit(round_trip_s), size_bytes, &App::serial(&ranges));
                     let order = if is_sorted { "ascending" } else { "random" };
