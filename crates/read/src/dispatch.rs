@@ -29,7 +29,11 @@ const OUTSTANDING_BYTES_MIN: f64 = 512.0 * 1024.0;
 const OUTSTANDING_REQUESTS: u64 = 4;
 /// Times what the path holds that a bulk fill has outstanding, a request aside: more than 1, so that a rate that is taken for too
 /// low shows.
-const BULK_PATHS: f64 = 1.25;
+const BULK_PATHS: f64 = 1.1;
+/// Bytes of a request of a bulk fill at least: on a path of half a millisecond a larger one makes calls wait.
+const BULK_REQUEST_BYTES_MIN: u64 = 32 * 1024;
+/// Bytes that may be read ahead, at least, before another request for that is sent behind one that is under way.
+const AHEAD_BYTES_MIN: u64 = 64 * 1024;
 /// Times its part of that which one lane has outstanding at most.
 const BULK_LANE_SHARE: f64 = 1.5;
 /// Part of what the path holds that calls may have outstanding while a bulk fill goes on.
@@ -215,8 +219,12 @@ impl<P: Payload> Reader<P> {
             let free = self.free_parts(range);
             let Some(part) = free.first().copied() else { continue };
             let bytes: u64 = free.iter().map(|part| part.len()).sum();
+            if purpose == Purpose::Ahead && self.fill_is_near(part, &path) {
+                continue;
+            }
             let spare_bytes = if purpose == Purpose::Ahead { self.budget.spare_bytes() } else { u64::MAX };
-            if spare_bytes == 0 {
+            let is_under_way = || self.requests.values().any(|request| request.purpose == purpose);
+            if spare_bytes == 0 || (spare_bytes < bytes.min(AHEAD_BYTES_MIN) && is_under_way()) {
                 self.ahead.push_front((range, purpose));
                 return;
             }
@@ -252,6 +260,14 @@ impl<P: Payload> Reader<P> {
             ranges.iter().for_each(|range| self.budget.speculate(*range, purpose));
             self.send(now, id, ranges, purpose);
         }
+    }
+
+    /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
+    fn fill_is_near(&self, part: ByteRange, path: &Path) -> bool {
+        let whole = ByteRange::new(0, self.size_bytes.unwrap_or(0));
+        let Some(bulk) = self.bulk.as_ref().filter(|bulk| bulk.range == whole) else { return false };
+        let near = OUTSTANDING_PATHS * path.holds_bytes();
+        part.start() >= bulk.cursor && part.start() - bulk.cursor <= near as u64
     }
 
     /// The parts of `range` that are neither there, nor on their way, nor queued.
@@ -322,7 +338,7 @@ impl<P: Payload> Reader<P> {
         self.weigh(now, &path, size_bytes);
         let Some(mut bulk) = self.bulk.take() else { return };
         let bytes = path.holds_bytes() as u64 / (2 * path.lanes as u64);
-        let bytes = bytes.clamp(READ_FIRST_BYTES, 4 * READ_REQUEST_BYTES);
+        let bytes = bytes.clamp(BULK_REQUEST_BYTES_MIN, 4 * READ_REQUEST_BYTES);
         let cap = (BULK_PATHS * path.holds_bytes()) as u64 + bytes;
         let demand_max = (BULK_DEMAND_SHARE * path.holds_bytes()).max(READ_FIRST_BYTES as f64) as u64;
         let fits_always = bulk.range.len() <= self.settings.memory_bytes / 2;

@@ -1,6 +1,6 @@
 //! The adaptive policy against the best of the forced ones, chosen in hindsight for each job: recorded traces, the events of the
 //! published harness with unknown offsets, and jobs by lot. `cargo test -p gridlane-read --test hindsight -- --nocapture` prints
-//! the tables. With `GRIDLANE_READ_FULL=1` the file of the harness has 1 GB, and not a tenth of that, and jobs by lot are of files
+//! the tables. With `GRIDLANE_READ_FULL=1` the file of the harness has 1 GB, and not 50 MB, and jobs by lot are of files
 //! of up to 1 GB with up to a million reads: minutes.
 
 mod sim;
@@ -113,7 +113,7 @@ fn unknown_offsets_of_the_harness() {
         for event_bytes in [1000, 1_000_000] {
             for fraction in [0.01, 0.1, 0.5, 1.0] {
                 for is_sorted in [false, true] {
-                    let size_bytes = if is_full() { 1_000_000_000 } else { 100_000_000 };
+                    let size_bytes = if is_full() { 1_000_000_000 } else { 50_000_000 };
                     let ranges = events(size_bytes, event_bytes, fraction, is_sorted, 1);
                     let cell = Cell::new(&Server::gigabit(round_trip_s), size_bytes, &App::serial(&ranges));
                     let order = if is_sorted { "ascending" } else { "random" };
@@ -144,7 +144,7 @@ fn jobs_by_lot() {
         let event_bytes = spread(1000.0, 4e6, &mut lot);
         let round_trip_s = spread(0.0005, 0.3, &mut lot);
         let size_bytes = spread(1e7, if is_full() { 1e9 } else { 1e8 }, &mut lot);
-        let reads_max = if is_full() { 1e6 } else { 5000.0 };
+        let reads_max = if is_full() { 1e6 } else { 2000.0 };
         let event_bytes = event_bytes.max(fraction * size_bytes / reads_max) as u64;
         let size_bytes = size_bytes as u64;
         let is_sorted = lot.next() < 0.5;
