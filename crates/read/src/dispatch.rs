@@ -65,7 +65,8 @@ impl<P: Payload> Reader<P> {
 
     // --- Lanes -----------------------------------------------------------------------------------
 
-    /// Opens lanes until there are as many as the settings say, turn about to all sources that are usable.
+    /// Opens lanes until there are as many as the settings say, turn about to all sources that are
+    /// usable, and first to those that have failed least: with a single lane, too, each is tried.
     fn open_lanes(&mut self, now: Time) {
         let live = |lane: &&Lane| lane.state != State::Closing;
         while self.lanes.values().filter(live).count() < self.settings.lanes {
@@ -78,7 +79,8 @@ impl<P: Payload> Reader<P> {
                     if source.is_rangeless { usize::from(is_all_rangeless) } else { source.lanes_max };
                 source.is_usable(now) && count(*id) < lanes_max
             });
-            let Some((_, id)) = usable.map(|(id, _)| (count(id), id)).min() else { return };
+            let least = usable.map(|(id, source)| (count(id), source.failures, id)).min();
+            let Some((_, _, id)) = least else { return };
             // A source that has failed is tried with one lane.
             if self.sources[id].failures > 0 && count(id) > 0 {
                 return;

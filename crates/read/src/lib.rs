@@ -32,8 +32,22 @@
 //!
 //! # What it reaches
 //!
-//! `cargo test -p gridlane-read --test hindsight -- --nocapture` prints every job with the best forced policy for it, and
-//! `--test known` those whose offsets are known, with the floor of eight cold connections.
+//! In the simulator of the tests: one server at 1 Gb/s, eight cold connections with slow start, four round trips of handshakes,
+//! 2 us for each element, a page map with room for the file. The best forced policy is chosen in hindsight for each job.
+//!
+//! | jobs | time of the adaptive policy by that of the best one |
+//! | --- | --- |
+//! | eleven recorded traces at 26 and 150 ms | median 0.92, 90 % within 1.00, all within 1.16 |
+//! | 1 GB, offsets unknown: 1, 10, 50, 100 %, events of 1 kB and 1 MB, random and ascending, 0.5, 26, 300 ms | median 1.08, all within 1.21 |
+//! | 200 by lot: 0.5 to 100 % of 10 MB to 1 GB, events of 1 kB to 4 MB, 0.5 to 300 ms | median 1.04, 90 % within 1.14, all within 1.46 |
+//!
+//! With known offsets a tenth of 1 GB in random events of 1 kB takes 1.05 s at 26 ms and 4.72 s at 300 ms, where the floor of eight
+//! cold connections is 1.03 and 4.50 s; no row of that table is above 1.06 times its floor, and none above 1.23 with
+//! elements of 9 us. The worst jobs by lot are small files on long paths, which are fetched whole for a few reads.
+//!
+//! `cargo test -p gridlane-read --test hindsight -- --nocapture` and `--test known` print the tables of smaller files, and with
+//! `GRIDLANE_READ_FULL=1` these. With less memory than the file has, the switch to copying brings no more than fits, and
+//! random reads all over it gain as much less.
 //!
 //! # Reading order
 //!

@@ -106,6 +106,14 @@ fn silence_everywhere_ends_with_patience() {
 }
 
 #[test]
+fn a_single_lane_comes_to_the_source_that_answers() {
+    let silent = fast().with(|server| server.silent_from_s = Some(0.0));
+    let app = App::Timed(vec![at(0.0, ByteRange::new(0, 10))]);
+    let outcome = run(&[silent.clone(), silent, fast()], Settings { lanes: 1, ..Settings::default() }, &app);
+    assert!(outcome.failures.is_empty() && outcome.finish_s < 31.0, "{} s", outcome.finish_s);
+}
+
+#[test]
 fn what_a_silent_source_owes_comes_from_another() {
     let silent = fast().with(|server| server.silent_from_s = Some(0.15));
     let outcome = run(&[silent, fast()], Settings::forced(Policy::Vector), &App::known(&scattered()));
