@@ -102,7 +102,7 @@ impl Relay {
         self.shared.bytes.load(Relaxed)
     }
 
-    /// Passes on what it gets from now on. Connections of which it holds bytes end.
+    /// Passes on what it gets from now on, on new connections. Those that are there end.
     pub(crate) fn go_on(&self) {
         self.shared.go_on();
     }
@@ -132,10 +132,15 @@ impl Shared {
         self.released.1.notify_all();
     }
 
-    /// Waits where bytes are held. True if they are to be passed on.
+    /// True until [`Relay::go_on`].
+    fn is_to_hold(&self) -> bool {
+        self.ways.holds_after > 0 && !*self.released.0.lock().unwrap()
+    }
+
+    /// Waits where bytes of a connection from before [`Relay::go_on`] are held. True if they are to be passed on.
     fn passes(&self) -> bool {
         let mut released = self.released.0.lock().unwrap();
-        if *released || self.ways.holds_after == 0 || self.bytes.load(Relaxed) < self.ways.holds_after {
+        if !*released && self.bytes.load(Relaxed) < self.ways.holds_after {
             return true;
         }
         while !*released {
@@ -179,10 +184,11 @@ fn converse(mut client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> 
 fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, shared: &Arc<Shared>) {
     let (late, due) = mpsc::sync_channel::<(Instant, usize, Vec<u8>)>(64);
     let delivering = Arc::clone(shared);
+    let may_be_held = shared.is_to_hold();
     let delivery = std::thread::spawn(move || {
         for (at, round_trips, bytes) in due {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if !delivering.passes() {
+            if may_be_held && !delivering.passes() {
                 break;
             }
             {
