@@ -24,6 +24,8 @@ from gridlane_lab.ranks import interval_ranks
 # From fewer blocks no interval of a median has 95 %: points are shown, and nothing is claimed.
 CLAIM_BLOCKS_MIN = 6
 RESAMPLES = 9999
+# Of each of the two one-sided tests of an equivalence.
+EQUIVALENCE_ALPHA = 0.05
 # SciPy's p of Shapiro–Wilk is not reliable above.
 SHAPIRO_MAX = 5000
 # Resamples are drawn in parts of at most so many numbers.
@@ -276,7 +278,9 @@ def cliffs_delta(first: Sequence[float], second: Sequence[float]) -> float | Non
     return float((int(below) - int(above)) / (one.size * other.size))
 
 
-def equivalence(comparison: Paired, most: float, *, seed: int, alpha: float = 0.05) -> tuple[str, Interval | None]:
+def equivalence(
+    comparison: Paired, most: float, *, seed: int, alpha: float = EQUIVALENCE_ALPHA
+) -> tuple[str, Interval | None]:
     """`equivalent` when the interval of the geometric mean ratio with confidence 1 - 2·alpha lies within 1/most … most
     (two one-sided tests), `different` when it lies outside, else `undecided`."""
     if not comparison.is_claimable:
