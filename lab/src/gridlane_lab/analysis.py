@@ -42,6 +42,7 @@ RESPONSES: dict[str, ResponseInfo] = {
     "cpu_efficiency": ResponseInfo("CPU efficiency", "%", 100.0, False),
     "bound_fraction": ResponseInfo("part of the bound", "%", 100.0, False),
     "bytes_moved_ratio": ResponseInfo("bytes moved over bytes asked for", "", 1.0, True),
+    "bytes_sent_ratio": ResponseInfo("bytes sent by the sites over bytes that arrived", "", 1.0, True),
 }
 
 
@@ -71,9 +72,11 @@ class Observation:
         return self.responses.get(response)
 
     def level(self, name: str) -> Level:
-        """A factor's level, or the block, the source or the target."""
+        """A factor's level, or the block, the source, the target, or the round trip between them."""
         if name == "block":
             return self.block
+        if name == "path_round_trip_ms":
+            return round((self.round_trip_s or 0.0) * 1e3, 3)
         if name in ("source", "target"):
             return (self.source_site if name == "source" else self.target_site) or "?"
         return self.levels.get(name, "")
@@ -227,6 +230,7 @@ def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, flo
         "cpu_efficiency": _ratio(client, wall_s),
         "bound_fraction": _ratio(run["bound_s"], wall_s),
         "bytes_moved_ratio": _ratio(moved, asked),
+        "bytes_sent_ratio": _ratio(run["interface_bytes"], counted),
     }
 
 
