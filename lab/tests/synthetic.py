@@ -158,7 +158,11 @@ class ModelRunner(Runner):
         count = work.concurrency
         wall = seconds if count == 1 else seconds * 1.02
         if status is not Status.NOT_AVAILABLE and work.duration_s:
-            wall = yield from self.sustained(run_id, sc, draw, (capacity or 8e9) / 8, EFFICIENCY.get(tool, 0.85))
+            wall, failed = yield from self.sustained(
+                run_id, sc, draw, (capacity or 8e9) / 8, EFFICIENCY.get(tool, 0.85)
+            )
+            if failed:
+                status, reason = Status.FAILED, f"{failed} transfers: reset"
         elif status is not Status.NOT_AVAILABLE:
             for number in range(count):
                 yield self.transfer(run_id, number, sc, status, reason, seconds, moved, events, asked, round_trip)
@@ -217,7 +221,7 @@ class ModelRunner(Runner):
     def sustained(self, run_id, sc, draw, bytes_per_s, efficiency):
         """Transfers that follow one another in lanes; every fiftieth fails, and the first ones wait a little."""
         work, size = sc.work, sc.file_of().size_bytes
-        begin, number, ends = 0.0, 0, []
+        begin, number, failed, ends = 0.0, 0, 0, []
         lanes = work.concurrency
         for lane in range(lanes):
             at = begin + lane * work.stagger_s
@@ -227,6 +231,7 @@ class ModelRunner(Runner):
                 cause = (
                     f"exit 56: reset by 10.1.0.2:{draw.randrange(30000, 60000)}" if draw.random() < 0.7 else "exit 28"
                 )
+                failed += fails
                 status, reason = (Status.FAILED, cause) if fails else (Status.OK, "")
                 row = self.transfer(run_id, number, sc, status, reason, took, size, None, None, 0.0065)
                 shift = round(at * 1e9)
@@ -238,7 +243,7 @@ class ModelRunner(Runner):
                 yield dataclasses.replace(row, **moments)
                 at, number = at + took + 0.03, number + 1
                 ends.append(at)
-        return max(ends)
+        return max(ends), failed
 
     def transfer(self, run_id, number, sc, status, reason, seconds, moved, events, asked, round_trip) -> Transfer:
         work, size = sc.work, sc.file_of().size_bytes
@@ -288,9 +293,16 @@ def make_run(path: Path, text: str, size: str = "quick", *, stop_after: int | No
     return record.read_results(out)
 
 
-def fill(directory: record.RunDirectory, whole: scenario.Scenario, size: str, *, stop_after: int | None = None) -> None:
-    """Runs the blocks that are not committed yet."""
-    cells = matrix.expand(whole, capabilities()).cells
+def fill(
+    directory: record.RunDirectory,
+    whole: scenario.Scenario,
+    size: str,
+    *,
+    stop_after: int | None = None,
+    known: dict[str, Capabilities] | None = None,
+) -> None:
+    """Runs the blocks that are not committed yet. `known`: what tools can do, where they are not those of the model."""
+    cells = matrix.expand(whole, known or capabilities()).cells
     if not directory.committed_blocks:
         directory.append(
             record.Experiment(

@@ -17,7 +17,8 @@ def observed(tool, block, value, *, status=Status.OK, response="total_rate_bits_
         run_id=f"{tool}{block}", block=block, cell_key=tool,
         levels={"tool": tool, **levels}, status=status, reason="why",
         responses={} if value is None else {response: value}, transfers=1, successes=int(status.is_success),
-        extrapolated_s=None, bound_s=1.0, capacity_bits_per_s=100.0, round_trip_s=0.0, source_site="a", target_site="b",
+        extrapolated_s=None, cut_off_s=None, bound_s=1.0,
+        capacity_bits_per_s=100.0, round_trip_s=0.0, source_site="a", target_site="b",
     )  # fmt: skip
 
 

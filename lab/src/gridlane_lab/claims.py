@@ -107,6 +107,8 @@ class Compared:
     failed: int
     # Wilcoxon's p after Holm over all comparisons of the family; None with fewer than six blocks.
     p_holm: float | None
+    # Factors by which nothing is paired, since the baseline has no such level.
+    implied: list[str]
     # Against the smallest ratio of interest: `equivalent`, `different`, `undecided` or `points only`.
     verdict: str
 
@@ -130,7 +132,8 @@ def comparisons(
         if verdict == "equivalent" and failed:
             # Failing is a difference, though none of speed.
             verdict = UNDECIDED
-        found.append(Compared(of_variant[0].levels, paired, failed, None, verdict))
+        implied = sorted(implied_factors(of_variant, base, keys))
+        found.append(Compared(of_variant[0].levels, paired, failed, None, implied, verdict))
     adjusted = statistics.holm([one.paired.wilcoxon_p if one.paired.is_claimable else None for one in found])
     return [replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)]
 
@@ -261,6 +264,10 @@ def _judge(claim: Claim, scenario: Scenario, observations: Sequence[Observation]
         return _capacity(row, variant)
     if claim.kind == "success":
         return _success(row, claim, variant, scenario.analysis.confidence)
+    if without := sum(one.value(response) is None for one in variant):
+        row = replace(row, reason=f"{without} runs of the variant failed, and count as the worst")
+    elif row.failed_rows:
+        row = replace(row, reason=f"{row.failed_rows} runs count without their transfers that failed")
     if claim.kind in ("ratio", "difference", "equivalent"):
         return _compared(row, claim, scenario, variant, baseline, response)
     worst = inf if RESPONSES[response].is_less_better else 0.0
@@ -284,7 +291,7 @@ def _compared(
     if not first:
         return replace(row, blocks=0, reason="no block has figures of the baseline")
     implied = ", ".join(name.replace("_", " ") for name in sorted(implied_factors(variant, baseline, factors)))
-    row = replace(row, reason=f"the two differ in {implied} as well" if implied else "")
+    row = replace(row, reason=_because(row.reason, f"the two differ in {implied} as well" if implied else ""))
     seed = scenario.analysis.bootstrap_seed
     finite = {block: value for block, value in first.items() if 0 < value < inf}
     comparison = statistics.paired(finite, second, seed=seed, confidence=scenario.analysis.confidence)
@@ -306,7 +313,6 @@ def _compared(
             verdict=verdict,
             reason=_because(
                 _few(len(first), comparison.ratios.values()),
-                f"{failures} blocks in which the variant failed" if failures else "",
                 f"interval of {100 - 200 * statistics.EQUIVALENCE_ALPHA:g} %, for two one-sided tests"
                 if interval
                 else "",
@@ -336,7 +342,6 @@ def _decided(row: ClaimRow, claim: Claim, values: Mapping[int, float], scenario:
     scale = 1.0 if claim.kind in ("ratio", "bound_fraction") else RESPONSES[row.response].scale
     reason = _because(
         _few(len(ordered), [value * scale for value in ordered]),
-        f"{row.failed_rows} runs of the variant failed, and count as the worst" if row.failed_rows else "",
         row.reason,
     )
     estimate = median(ordered)

@@ -592,21 +592,32 @@ def _ratio_note(sheet: Sheet) -> str:
 
 def _qq(sheet: Sheet) -> str:
     scale, _ = sheet.unit
-    cells: dict[str, tuple[str, list[float]]] = {}
+    cells: dict[str, list[Observation]] = {}
     for one in sheet.observations:
-        value = one.value(sheet.response)
-        if value is not None:
-            varying = varying_factors(sheet.observations) or ["tool"]
-            label = ", ".join(sheet.text(name, one.levels[name]) for name in varying)
-            cells.setdefault(one.cell_key, (label, []))[1].append(value * scale)
-    cells = {key: cell for key, cell in cells.items() if len(cell[1]) >= 3}
-    if not cells:
+        cells.setdefault(one.cell_key, [])
+        if one.value(sheet.response) is not None:
+            cells[one.cell_key].append(one)
+    enough = {key: of_cell for key, of_cell in cells.items() if len(of_cell) >= 3}
+    if not enough:
         return "no cell has three figures"
-    family = statistics.shapiro_family({key: values for key, (_, values) in cells.items()})
-    if len(cells) > PANELS_MAX:
-        sheet.notes.append(f"The {PANELS_MAX} of {len(cells)} cells with the smallest p.")
-    least = sorted(cells, key=lambda key: (family[key].p is None, family[key].p or 0.0))[:PANELS_MAX]
-    chosen = {key: cell for key, cell in cells.items() if key in least}
+    varying = varying_factors([one for of_cell in enough.values() for one in of_cell]) or ["tool"]
+    drawn = {
+        key: (
+            ", ".join(sheet.text(name, of_cell[0].levels[name]) for name in varying),
+            [value * scale for one in of_cell if (value := one.value(sheet.response)) is not None],
+        )
+        for key, of_cell in enough.items()
+    }
+    sizes = sorted(len(values) for _, values in drawn.values())
+    said = f"n = {sizes[0]}" if sizes[0] == sizes[-1] else f"n = {sizes[0]} to {sizes[-1]}"
+    sheet.notes.append(f"{said} in each of {len(drawn)} cells.")
+    if len(cells) > len(drawn):
+        sheet.notes.append(f"{len(cells) - len(drawn)} cells with fewer than three figures are left out.")
+    family = statistics.shapiro_family({key: values for key, (_, values) in drawn.items()})
+    if len(drawn) > PANELS_MAX:
+        sheet.notes.append(f"The {PANELS_MAX} cells with the smallest p are shown.")
+    least = sorted(drawn, key=lambda key: (family[key].p is None, family[key].p or 0.0))[:PANELS_MAX]
+    chosen = {key: cell for key, cell in drawn.items() if key in least}
     axes = sheet.axes(len(chosen), 2.1, share_y=False)
     for ax, (key, (label, values)) in zip(axes, chosen.items(), strict=True):
         test = family[key]
@@ -616,13 +627,12 @@ def _qq(sheet: Sheet) -> str:
         ends = [theory[0], theory[-1]]
         ax.plot(ends, [mean + sd * end for end in ends], color=GREY, linewidth=0.8)
         said = test.note if test.w is None else f"W = {test.w:.3f}, p = {test.p:.2g}"
-        ax.set_title(f"{textwrap.fill(label, 38)}\n{said}", fontsize=7.5)
+        ax.set_title(f"{textwrap.fill(label, 96 // sheet.across)}\n{said}", fontsize=7.5)
         for t, value in zip(theory, ordered, strict=True):
             sheet.add(cell=label, normal_quantile=t, value=value)
     for ax in axes[-sheet.across :]:
         ax.set_xlabel("normal quantile")
     sheet.label_left(axes, sheet.label)
-    sheet.counts()
     sheet.notes.append("Against quantiles of a normal distribution; the line has mean and standard deviation. "
                        "Axes do not begin at zero.")  # fmt: skip
     return ""

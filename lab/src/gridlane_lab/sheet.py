@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -269,31 +269,46 @@ class Sheet:
         return text.getvalue()
 
 
-def level_label(factor: str, level: Level, scenario: Scenario | None = None) -> str:
-    """A level for people: `500 MB`, `26 ms`, `3 sources`, `aria2c`."""
+# Ends of names of factors, and how their levels are written.
+_UNITS: tuple[tuple[str, Callable[[Any], str]], ...] = (
+    ("_bytes_per_s", lambda value: bytes_text(value) + "/s"),
+    ("_bytes", bytes_text),
+    ("_bits_per_s", lambda value: f"{value / 1e6:g} Mb/s"),
+    ("_ms", lambda value: f"{value:g} ms"),
+    ("_s", seconds_text),
+    ("fraction", lambda value: f"{100 * value:g} %"),
+)
+
+
+def factor_label(factor: str) -> str:
+    """A factor for the head of a column, without its unit, which its levels have."""
+    for suffix, _ in _UNITS:
+        if factor.endswith(suffix) and factor != suffix:
+            return factor.removesuffix(suffix).strip("_").replace("_", " ")
+    return factor.replace("_", " ")
+
+
+def level_label(factor: str, level: Level, scenario: Scenario | None = None, *, is_named: bool = True) -> str:
+    """A level for people: `500 MB`, `26 ms`, `3 sources`, `aria2c`. In a column that has the name of the factor
+    (`is_named` is false) it stands alone: `3`."""
+    name = factor_label(factor)
     if isinstance(level, bool):
-        return f"{factor}: {'yes' if level else 'no'}"
+        text = "yes" if level else "no"
+        return f"{name}: {text}" if is_named else text
     if isinstance(level, str):
         if scenario is not None and factor == "file":
             sizes = {file.name: file.size_bytes for file in scenario.data.file}
             if isinstance(sizes.get(level), int):
                 return bytes_text(sizes[level])
         return level if factor == "tool" else level.replace("_", " ")
+    if not is_named:
+        return next((form(level) for suffix, form in _UNITS if factor.endswith(suffix)), level_text(level))
     if factor == "concurrency":
         return f"{level:g} at once"
-    for suffix, form in (
-        ("_bytes_per_s", lambda value: bytes_text(value) + "/s"),
-        ("_bytes", bytes_text),
-        ("_bits_per_s", lambda value: f"{value / 1e6:g} Mb/s"),
-        ("_ms", lambda value: f"{value:g} ms"),
-        ("_s", seconds_text),
-        ("fraction", lambda value: f"{100 * value:g} %"),
-    ):
+    for suffix, form in _UNITS:
         if factor.endswith(suffix):
-            words = factor.removesuffix(suffix).replace("_", " ").strip()
-            words = "" if words in ("size", "rtt", "round trip", "file size", "") else f"{words} "
-            return f"{words}{form(level)}"
-    name = factor.replace("_", " ")
+            is_clear = name in ("size", "rtt", "round trip", "file size", "fraction")
+            return form(level) if is_clear else f"{name} {form(level)}"
     if not name.endswith("s"):
         return f"{name} {level_text(level)}"
     return f"{level_text(level)} {name[:-1] if level == 1 else name}"
