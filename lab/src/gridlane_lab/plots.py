@@ -115,12 +115,21 @@ def _one_box(
     title, label, name = where
     good = [(one, value * scale) for one in of_name if (value := one.value(sheet.response)) is not None]
     values = [value for _, value in good]
+    for is_hollow in (False, True):
+        points = [
+            (position + 0.32 * ((one.block * 0.618034) % 1 - 0.5), value)
+            for one, value in good
+            if (one.status is Status.UNVERIFIED) is is_hollow
+        ]
+        if points:
+            face = "white" if is_hollow else colour
+            ax.plot(
+                *zip(*points, strict=True), marker, color=colour, mfc=face, ms=3.4, alpha=0.8, mew=0.8, zorder=3
+            )  # fmt: skip
     for one, value in good:
-        shift = 0.32 * ((one.block * 0.618034) % 1 - 0.5)
-        face = "white" if one.status is Status.UNVERIFIED else colour
-        ax.plot(position + shift, value, marker, color=colour, mfc=face, ms=3.4, alpha=0.8, mew=0.8, zorder=3)
-        sheet.add(panel=title, x=label, series=name, cell=one.cell_key, block=one.block, value=value,
-                  status=str(one.status))  # fmt: skip
+        sheet.add(
+            panel=title, x=label, series=name, cell=one.cell_key, block=one.block, value=value, status=str(one.status)
+        )
     if sheet.is_one_cell(of_name) and len(values) >= statistics.CLAIM_BLOCKS_MIN:
         ax.boxplot(
             [values],

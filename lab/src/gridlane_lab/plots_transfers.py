@@ -44,9 +44,9 @@ Rows = list[dict[str, Any]]
 def _by_run(sheet: Sheet, observations: Iterable[Observation]) -> dict[str, Rows]:
     """The transfers of runs, in the order in which they were begun."""
     found: dict[str, Rows] = {one.run_id: [] for one in observations}
-    for row in sheet.results["transfer"].sort("run_id", "number").iter_rows(named=True):
-        if row["run_id"] in found:
-            found[row["run_id"]].append(row)
+    transfers = sheet.results["transfer"].filter(pl.col("run_id").is_in(list(found)))
+    for row in transfers.sort("run_id", "number").iter_rows(named=True):
+        found[row["run_id"]].append(row)
     return found
 
 
