@@ -386,7 +386,7 @@ def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:
     note = (
         f"<p>{_text(_sentence(RESPONSES[settings.response].title))} over that of "
         f"{_text(_pattern_text(settings.baseline))} in the same block and with the same other factors: geometric means "
-        f"on the log scale, BCa intervals over blocks, Wilcoxon's signed ranks with Holm over all {len(rows)} rows. "
+        f"on the log scale, BCa intervals over blocks, Wilcoxon's signed ranks with Holm over all rows that have a p. "
         f"The last column tests against {interest:g}, the smallest ratio of interest, by two one-sided tests: "
         f"<i>equivalent</i> within {1 / interest:.3g} … {interest:g}, <i>different</i> outside. Fewer than "
         f"{statistics.CLAIM_BLOCKS_MIN} blocks: the ratios themselves, and nothing else.</p>"
