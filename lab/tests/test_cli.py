@@ -107,7 +107,7 @@ def test_run_keeps_everything_and_reports(file, gridlane, capsys, tmp_path):
     assert cli.main(arguments) == ExitCode.OK
     said = capsys.readouterr()
     assert str(out / "report/index.html") in said.out
-    assert "points only    fast: " in said.out and "] It is fast" in said.out
+    assert "points only    fast: It is fast (2 of the 6 blocks that a claim needs: " in said.out
     assert " 50 %  1 of 2 blocks" in said.err and "100 %  2 of 2 blocks" in said.err
     results = record.read_results(out)
     assert results.is_complete

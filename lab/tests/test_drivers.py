@@ -15,6 +15,7 @@ from gridlane_lab import registry
 from gridlane_lab.driver import Availability, Reading
 from gridlane_lab.drivers import common
 from gridlane_lab.drivers.curl import markers
+from gridlane_lab.drivers.gridlane import reading_of_cp
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Kind
 
@@ -62,6 +63,18 @@ def test_a_server_that_is_not_there_is_the_network_s_fault(name, tmp_path):
     assert found.error
     assert found.error_scope == "network"
     assert not found.source_bytes or not any(found.source_bytes.values())
+
+
+def test_what_a_source_sent_for_nothing_is_told(tmp_path):
+    """More received from a source than it gave to the file; never less than nothing."""
+    recorded = json.loads((RECORDED / "gridlane-mirrors.json").read_text())
+    (summary,) = (event for _, event in recorded["events"] if event["type"] == "summary")
+    first, second = summary["sources"]
+    first["received_bytes"] += 1000
+    second["received_bytes"] = 0
+    found = reading_of_cp(tasks.output(tmp_path, recorded))
+    assert found.source_wasted_bytes == {first["url"]: 1000, second["url"]: 0}
+    assert sum(found.source_bytes.values()) == SIZE
 
 
 @pytest.mark.parametrize(

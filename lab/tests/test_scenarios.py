@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import gridlane_lab.drivers  # noqa: F401
-from gridlane_lab import matrix, plan, registry, scenario
+from gridlane_lab import analysis, claims, cli, matrix, plan, registry, scenario
 from gridlane_lab.driver import Task
+from gridlane_lab.errors import ExitCode
 from gridlane_lab.reading import trace_file
+from gridlane_lab.record import Status
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 FILES = sorted(SCENARIOS.glob("*.toml"))
@@ -125,6 +128,95 @@ def test_every_cell_of_the_quick_ones_has_a_command(expanded, tmp_path, monkeypa
             if driver.availability.__qualname__.startswith("_Declared"):
                 continue
             assert driver.command(one).argv, (name, cell.key)
+
+
+@pytest.mark.parametrize(("file", "size"), CASES, ids=lambda value: getattr(value, "name", value))
+def test_a_plan_is_printed_or_refused_for_a_reason(expanded, file, size, capsys, monkeypatch):
+    monkeypatch.setattr(plan, "available_memory_bytes", lambda: 24 * 10**9)
+    code = cli.main(["plan", str(file), "--size", size])
+    said = capsys.readouterr()
+    whole, expansion = expanded[file.name, size]
+    assert f"{len(expansion.cells)} cells, {whole.matrix.blocks} blocks" in said.out
+    assert code == 0 or size == "paper"
+    if code:
+        # Time or room, with what is needed, what there is, and what to do.
+        assert code in (ExitCode.NO_SPACE, ExitCode.TIMEOUT)
+        assert said.err.count("\n") == 1
+        assert re.search(r"takes about .+ and \[limits\] total_s allows|needs .+ of (memory|disk)", said.err)
+        assert re.search(r"run fewer|smaller", said.err)
+
+
+def test_variant_and_baseline_of_every_claim_can_be_paired(expanded):
+    """In every size: by all factors that the patterns do not name and that both sides have levels of."""
+    for (name, size), (whole, expansion) in expanded.items():
+        observed = [
+            analysis.Observation(
+                run_id=cell.key, block=0, cell_key=cell.key, levels=cell.levels, status=Status.OK, reason="",
+                responses=dict.fromkeys(analysis.RESPONSES, 1.0), transfers=1, successes=1, extrapolated_s=None,
+                cut_off_s=None, bound_s=1.0, capacity_bits_per_s=1.0, round_trip_s=0.0, source_site="", target_site="",
+            )
+            for cell in expansion.cells
+        ]  # fmt: skip
+        for claim in whole.analysis.claim:
+            variant = analysis.select(observed, claim.variant)
+            assert variant, (name, size, claim.name)
+            if claim.baseline is not None:
+                baseline = analysis.select(observed, claim.baseline)
+                named = {*claim.variant, *claim.baseline}
+                first, _, _ = claims.pair_by_block(variant, baseline, named, "wall_s")
+                assert first, (name, size, claim.name)
+
+
+# What the published experiments had: attributes of the cells of the paper's size.
+PAPER = {
+    "multi-source": {"size": {1e6, 5e8, 1e9, 2e9}, "blocks": {100}, "sources": {1, 2, 3}},
+    "single-source": {"size": {1e6, 5e8, 1e9, 2e9}, "blocks": {100}, "sources": {1}},
+    "tpc-loopback": {"size": {1e9, 2e9, 5e9, 1e10}, "blocks": {100}, "concurrency": set(range(1, 13))},
+    "tpc-pair": {"size": {1e9}, "blocks": {100}, "streams": {1, 2, 4, 8}},
+    "tpc-mesh": {"size": {1e9}, "blocks": {100}},
+    "read-or-copy": {
+        "size": {1e9}, "blocks": {50}, "round_trip_ms": {0.5, 26, 300}, "event_bytes": {1000, 1_000_000},
+        "fraction": {0.01, 0.05, 0.1, 0.2, 0.5, 1.0}, "pattern": {"random", "sequential"},
+    },
+    "read-tree": {"blocks": {100}, "round_trip_ms": {0.5, 26, 300}},
+    "sustained": {"size": {1e9, 1e10}, "duration_s": {86_400}, "concurrency": {1, 2, 5, 10, 20}},
+    "http-xrootd": {
+        "round_trip_ms": {0, 0.5, 10, 26, 50, 100, 200, 300}, "segment_bytes": {128_000_000}, "mtu_bytes": {9000},
+        "blocks": {100},
+    },
+    "http-branches": {
+        "groups": {(part, trigger) for part in (0.1, 0.3, 1.0) for trigger in (0, 20, 100)},
+        "round_trip_ms": {0, 0.5, 10, 26, 50, 100, 200, 300}, "mtu_bytes": {9000},
+    },
+    "throughput-rtt": {
+        "size": {1e9}, "blocks": {100}, "streams": {1, 4, 8}, "mtu_bytes": {9000},
+        "round_trip_ms": {0, 0.5, 10, 26, 50, 100, 200, 300},
+    },
+}  # fmt: skip
+
+
+def attributes(cell: matrix.Cell) -> dict[str, object]:
+    one = cell.scenario
+    found = {
+        **cell.levels, "size": one.file_of().size_bytes, "blocks": cell.blocks, "sources": one.work.sources,
+        "duration_s": one.work.duration_s, "mtu_bytes": one.topology.mtu_bytes,
+    }  # fmt: skip
+    if one.work.read is not None:
+        found["segment_bytes"] = one.work.read.segment_bytes
+        found["groups"] = (one.work.read.branch_fraction, one.work.read.trigger_factor)
+    return found
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem != "smoke"])
+def test_the_paper_s_size_has_the_paper_s_numbers(expanded, name):
+    cells = [attributes(cell) for cell in expanded[f"{name}.toml", "paper"][1].cells]
+    for attribute, wanted in PAPER[name].items():
+        assert {cell[attribute] for cell in cells} == wanted, attribute
+
+
+def test_the_lightpath_is_the_published_one(expanded):
+    (link,) = expanded["sustained.toml", "paper"][0].topology.link
+    assert (link.rate_bits_per_s, link.round_trip_ms) == (1e9, 6.5)
 
 
 def test_the_guide_s_example_of_real_endpoints(tmp_path):

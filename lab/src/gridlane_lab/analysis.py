@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from gridlane_lab import statistics
-from gridlane_lab.matrix import matches
+from gridlane_lab.matrix import level_text, matches
 from gridlane_lab.record import Results, Status
 from gridlane_lab.scenario import Level, Levels, Pattern, Scenario
 
@@ -42,6 +42,7 @@ RESPONSES: dict[str, ResponseInfo] = {
     "cpu_efficiency": ResponseInfo("CPU efficiency", "%", 100.0, False),
     "bound_fraction": ResponseInfo("part of the bound", "%", 100.0, False),
     "bytes_moved_ratio": ResponseInfo("bytes moved over bytes asked for", "", 1.0, True),
+    "bytes_sent_ratio": ResponseInfo("bytes sent by the sites over bytes that arrived", "", 1.0, True),
 }
 
 
@@ -60,6 +61,8 @@ class Observation:
     successes: int
     # Of a run that was cut off: the time that the whole would have taken at the pace until then.
     extrapolated_s: float | None
+    # And when it was cut off.
+    cut_off_s: float | None
     bound_s: float | None
     capacity_bits_per_s: float | None
     round_trip_s: float | None
@@ -71,9 +74,11 @@ class Observation:
         return self.responses.get(response)
 
     def level(self, name: str) -> Level:
-        """A factor's level, or the block, the source or the target."""
+        """A factor's level, or the block, the source, the target, or the round trip between them."""
         if name == "block":
             return self.block
+        if name == "path_round_trip_ms":
+            return round((self.round_trip_s or 0.0) * 1e3, 3)
         if name in ("source", "target"):
             return (self.source_site if name == "source" else self.target_site) or "?"
         return self.levels.get(name, "")
@@ -93,6 +98,12 @@ class CellSummary:
     # Of the median: by bootstrap, and by order statistics where there are blocks enough.
     interval: statistics.Interval | None
     exact_interval: statistics.Interval | None
+    # Of the mean, by Student's t.
+    mean_interval: statistics.Interval | None
+    # Over the blocks.
+    trend: statistics.Trend
+    # Runs that were cut off, after so long, and how long they would have taken: censored, in none of the above.
+    cut_off_s: list[float] = field(default_factory=list)
     extrapolated_s: list[float] = field(default_factory=list)
 
     @property
@@ -118,6 +129,17 @@ def select(all_observations: Iterable[Observation], pattern: Pattern) -> list[Ob
     return [one for one in all_observations if matches(pattern, one.levels)]
 
 
+def query_of(pattern: Pattern, columns: str = "*") -> str:
+    """SQL for the rows of `run` that a pattern chooses, for `gridlane-lab query`."""
+    conditions = ["block >= 0"]
+    for factor, wish in pattern.items():
+        levels = [level_text(level) for level in (wish if isinstance(wish, list) else [wish])]
+        quoted = [f"% {factor}={level} %".replace("'", "''") for level in levels]
+        either = " OR ".join(f"' ' || cell_key || ' ' LIKE '{text}'" for text in quoted)
+        conditions.append(f"({either})" if len(quoted) > 1 else either)
+    return f"SELECT {columns} FROM run WHERE {' AND '.join(conditions)}"
+
+
 def summaries(
     all_observations: Sequence[Observation], response: str, *, seed: int, confidence: float = 0.95
 ) -> list[CellSummary]:
@@ -126,6 +148,7 @@ def summaries(
     for one in all_observations:
         cells.setdefault(one.cell_key, []).append(one)
     values = {key: _values(of_cell, response) for key, of_cell in cells.items()}
+    trends = statistics.trend_family({key: [found[b] for b in sorted(found)] for key, found in values.items()})
     normality = statistics.shapiro_family({key: list(found.values()) for key, found in values.items()})
     summary = []
     for key in sorted(cells, key=lambda key: _natural(cells[key][0].levels)):
@@ -143,6 +166,9 @@ def summaries(
                 normality=normality[key],
                 interval=statistics.bootstrap(found, seed=seed, confidence=confidence),
                 exact_interval=statistics.order_interval(found, confidence=confidence),
+                mean_interval=statistics.t_interval(found, confidence),
+                trend=trends[key],
+                cut_off_s=[one.cut_off_s for one in of_cell if one.cut_off_s is not None],
                 extrapolated_s=[one.extrapolated_s for one in of_cell if one.extrapolated_s is not None],
             )
         )
@@ -199,6 +225,7 @@ def _observation(run: dict[str, Any], transfers: list[dict[str, Any]], count_par
         transfers=len(transfers),
         successes=len(good),
         extrapolated_s=_extrapolated_s(run, transfers) if status is Status.CUT_OFF else None,
+        cut_off_s=run["wall_s"] if status is Status.CUT_OFF else None,
         bound_s=run["bound_s"],
         capacity_bits_per_s=run["capacity_bits_per_s"],
         round_trip_s=run["round_trip_s"],
@@ -227,6 +254,7 @@ def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, flo
         "cpu_efficiency": _ratio(client, wall_s),
         "bound_fraction": _ratio(run["bound_s"], wall_s),
         "bytes_moved_ratio": _ratio(moved, asked),
+        "bytes_sent_ratio": _ratio(run["interface_bytes"], counted),
     }
 
 

@@ -397,7 +397,8 @@ def _judge(directory: Path) -> None:
         assert isinstance(row, record.ClaimRow)
         number = "" if row.estimate is None else f" {row.estimate:.4g}"
         interval = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
-        print(f"{row.verdict:14} {row.claim}:{number}{interval} {row.statement}")
+        because = f" ({row.reason})" if row.low is None and row.reason else ""
+        print(f"{row.verdict:14} {row.claim}:{number}{interval} {row.statement}{because}")
 
 
 def _exit_on_signals() -> None:

@@ -148,8 +148,9 @@ class Reading:
     error_scope: str | None = None
     error_phase: str | None = None
     error: str | None = None
-    # URL of a source → its bytes.
+    # URL of a source → its bytes of the file, and what came from it for nothing: twice, or thrown away.
     source_bytes: Mapping[str, int] = field(default_factory=dict)
+    source_wasted_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class ToolDriver(ABC):

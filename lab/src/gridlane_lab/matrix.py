@@ -230,10 +230,10 @@ def _check_patterns(scenario: Scenario, factors: dict[str, list[Level]], cells: 
                     )
         if must_match and not any(matches(pattern, cell.levels) for cell in cells):
             raise _refusal(scenario, f"{where} matches no valid cell: {json.dumps(pattern)}", "correct the pattern")
-    known = {*factors, "block", "source", "target", "hour"}
+    known = {*factors, "block", "source", "target", "path_round_trip_ms"}
     for figure in analysis.figure:
-        series = figure.series if isinstance(figure.series, list) else [figure.series]
-        for name in (figure.x, figure.y, *series, figure.panel):
+        lists = [wish if isinstance(wish, list) else [wish] for wish in (figure.series, figure.panel)]
+        for name in (figure.x, figure.y, *lists[0], *lists[1]):
             if name is not None and name not in known:
                 raise _refusal(
                     scenario,

@@ -253,7 +253,12 @@ def _transfer(run: RunFacts, attempt: Attempt, comparison: Comparison | None) ->
     )
     row = row.with_derived()
     shares = [
-        SourceShare(transfer_id=row.transfer_id, source=source, bytes_moved=count)
+        SourceShare(
+            transfer_id=row.transfer_id,
+            source=source,
+            bytes_moved=count,
+            wasted_bytes=reading.source_wasted_bytes.get(source),
+        )
         for source, count in reading.source_bytes.items()
     ]
     _write_facts(attempt, row, comparison)

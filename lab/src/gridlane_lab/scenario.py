@@ -378,8 +378,27 @@ Response = Literal[
     "cpu_efficiency",
     "bound_fraction",
     "bytes_moved_ratio",
+    "bytes_sent_ratio",
 ]
-FigureKind = Literal["box", "heat_map", "rate_rtt", "time_rtt", "time_fraction", "hourly_area", "ecdf", "forest", "qq"]
+FigureKind = Literal[
+    "box",
+    "heat_map",
+    "failures",
+    "rate_rtt",
+    "time_rtt",
+    "time_fraction",
+    "forest",
+    "ratio_rtt",
+    "qq",
+    "hourly_area",
+    "cumulative",
+    "activity",
+    "ecdf",
+    "histogram",
+    "phases",
+    "errors",
+    "sources",
+]
 
 
 class Figure(_Model):
@@ -392,7 +411,7 @@ class Figure(_Model):
     x: str | None = None
     y: str | None = None
     series: str | list[str] | None = None
-    panel: str | None = None
+    panel: str | list[str] | None = None
     where: Pattern = {}
     log_x: bool | None = None
     log_y: bool = False

@@ -132,6 +132,11 @@ def reading_of_cp(output: Output) -> Reading:
         error_phase=_PHASES.get(str(error.get("class"))) if error else text.get("error_phase"),
         error=str(error.get("message")) if error else text.get("error"),
         source_bytes={str(source["url"]): int(source.get("bytes") or 0) for source in sources},
+        source_wasted_bytes={
+            str(source["url"]): max(0, received - int(source.get("bytes") or 0))
+            for source in sources
+            if (received := _int(source.get("received_bytes"))) is not None
+        },
     )
 
 
