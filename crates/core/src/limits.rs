@@ -741,6 +741,9 @@ const _: () = {
 
 // --- root:// -----------------------------------------------------------------------------------
 
+/// Requests that a client has under way on one connection of a session over root://. XRootD takes four for each (`maxPio` in
+/// XrdXrootdProtocol.hh) and then reads none of the whole session until one of them is answered.
+pub const ROOT_REQUESTS_PER_CONNECTION_MAX: usize = 4;
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// Bytes of the arguments of a request of a client that is not logged in: names, and credentials. Tokens and proxies'
