@@ -137,14 +137,17 @@ def pair_by_block(
 ) -> tuple[dict[int, float], dict[int, float], int]:
     """Block → value of both sides, over the pairs that both have; and how many runs of the variant had none.
 
-    Several pairs of a block give their geometric means. A run of the variant that failed gives the worst value.
+    Several pairs of a block give their geometric means. Where several runs of the baseline make one pair, the best of
+    them counts: so a variant is compared with the best of several tools, block by block. A run of the variant that
+    failed gives the worst value.
     """
-    worst = inf if RESPONSES[response].is_less_better else 0.0
+    worst, better = (inf, min) if RESPONSES[response].is_less_better else (0.0, max)
     others: dict[tuple[int, tuple[tuple[str, object], ...]], float] = {}
     for one in baseline:
         value = one.value(response)
         if value is not None and value > 0:
-            others[_pair_key(one, claim_factors)] = value
+            pair = _pair_key(one, claim_factors)
+            others[pair] = better(others.get(pair, value), value)
     firsts: dict[int, list[float]] = {}
     seconds: dict[int, list[float]] = {}
     failed = 0

@@ -195,6 +195,13 @@ class Run:
     congestion_controls: list[str] = dataclasses.field(default_factory=list)
     # Below the run directory.
     raw: str = ""
+    # Of the emulator: bytes of packets that the sites put on their links, headers included; and packets that found a
+    # queue full, on any link.
+    wire_bytes: int | None = None
+    dropped_packets: int | None = None
+    # To all sources together, as the tool says or as the servers had them at one moment; and their version of IP.
+    connections: int | None = None
+    ip_version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

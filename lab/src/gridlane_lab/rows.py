@@ -14,6 +14,7 @@ from gridlane_lab.driver import Reading
 from gridlane_lab.matrix import Turn
 from gridlane_lab.record import Row, Run, Sample, SourceShare, Status, Transfer, new_id
 from gridlane_lab.scenario import Scenario
+from gridlane_lab.seen import NOTHING_SEEN, Seen
 from gridlane_lab.transfers import Attempt
 
 # A run of several transfers has the worst of their statuses, in this order.
@@ -66,6 +67,9 @@ class Measured:
     interface_bytes: int | None
     congestion_controls: list[str]
     samples: Sequence[Sample]
+    seen: Seen = NOTHING_SEEN
+    wire_bytes: int | None = None
+    dropped_packets: int | None = None
 
 
 @dataclass
@@ -106,8 +110,8 @@ def judge(run: RunFacts, scenario: Scenario, measured: Measured, is_capacity_kno
 def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
     """All rows, the run's last."""
     scenario = run.turn.cell.scenario
-    connections = max((row.connections or 1 for row in found.transfers), default=1)
-    bound_s, capacity, round_trip_s = space.bound_of(scenario, connections)
+    to_one_source, together = _connections(found.transfers, measured.seen)
+    bound_s, capacity, round_trip_s = space.bound_of(scenario, to_one_source, measured.seen.headers_bytes)
     yield from found.transfers
     yield from found.shares
     yield from measured.samples
@@ -133,8 +137,22 @@ def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
         stolen_ratio=measured.stolen_ratio,
         interface_bytes=measured.interface_bytes,
         file_system_bytes=sum(count for count in blocks if count is not None) if any(blocks) else None,
+        wire_bytes=measured.wire_bytes,
+        dropped_packets=measured.dropped_packets,
+        connections=together,
+        ip_version=measured.seen.ip_version,
         congestion_controls=measured.congestion_controls,
     )
+
+
+def _connections(transfers: Sequence[Transfer], seen: Seen) -> tuple[int, int | None]:
+    """Connections of one transfer to one source, and of all transfers to all sources. A tool that tells its connections
+    knows them all; of others those count that the servers had at one moment."""
+    told = [row.connections for row in transfers if row.connections]
+    if told and len(told) == len(transfers):
+        each = max(-(-(row.connections or 1) // max(1, len(row.sources))) for row in transfers)
+        return each, sum(told)
+    return max(1, -(-seen.at_one_place // max(1, len(transfers)))), seen.together
 
 
 def without_transfers(run: RunFacts, status: Status, reason: str, scope: str) -> Iterator[Row]:
