@@ -48,6 +48,11 @@ def test_connections_that_carry_nothing_do_not_count():
     assert watch.seen.connections == {"near": 2, "far": 1}
     assert (watch.seen.together, watch.seen.at_one_place, watch.seen.ip_version) == (3, 2, 6)
     assert watch.seen.headers_bytes == IPV6_HEADERS_BYTES
+    # When it is over: one has ended, one has carried something meanwhile.
+    shown["near"].append([one("a", 7_000_999), one("idle", 5000), one("c", 600_000)])
+    shown["far"].append([])
+    watch.look()
+    assert watch.seen.connections == {"near": 3, "far": 1}
 
 
 def test_two_versions_of_ip_are_none():
@@ -57,8 +62,7 @@ def test_two_versions_of_ip_are_none():
 
 
 def test_when_it_is_looked():
-    assert seen.look_s(10.0) == seen.LOOK_S
-    assert seen.look_s(0.5) == pytest.approx(0.2)
+    assert seen.look_s(10.0) == pytest.approx(6.0)
     assert seen.look_s(None) == seen.LOOK_UNKNOWN_S
     assert seen.port_of("https://[fd00::1]:1095/") == 1095
 
@@ -80,9 +84,9 @@ def test_counters_of_the_emulator():
     assert seen.grown(before, None, "passed_bytes") is None
 
 
-def transfer(connections, sources):
+def transfer(connections, sources, kind="copy"):
     return Transfer(
-        transfer_id="T", run_id="R", kind="copy", protocol="https", status=Status.OK,
+        transfer_id="T", run_id="R", kind=kind, protocol="https", status=Status.OK,
         sources=[f"https://{number}/f" for number in range(sources)], connections=connections,
     )  # fmt: skip
 
@@ -105,3 +109,10 @@ def transfer(connections, sources):
 def test_connections_of_a_run(told, sources, at_servers, expected):
     transfers = [transfer(count, sources) for count in told]
     assert rows._connections(transfers, seen.Seen(at_servers)) == expected
+
+
+def test_the_word_of_a_third_party_counts_where_nothing_was_seen():
+    copies = [transfer(1, 1, "tpc_pull")]
+    assert rows._connections(copies, seen.Seen({"source": 8})) == (8, 8)
+    assert rows._connections(copies, seen.Seen({"source": 0})) == (1, 1)
+    assert rows._connections(copies, seen.NOTHING_SEEN) == (1, 1)

@@ -199,7 +199,7 @@ class Run:
     # queue full, on any link.
     wire_bytes: int | None = None
     dropped_packets: int | None = None
-    # To all sources together, as the tool says or as the servers had them at one moment; and their version of IP.
+    # To all sources together, as the tool says or as the servers had them; and their version of IP.
     connections: int | None = None
     ip_version: int | None = None
 

@@ -147,9 +147,10 @@ def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
 
 def _connections(transfers: Sequence[Transfer], seen: Seen) -> tuple[int, int | None]:
     """Connections of one transfer to one source, and of all transfers to all sources. A tool that tells its connections
-    knows them all; of others those count that the servers had at one moment."""
+    knows them all, unless servers copy for it; of others those count that the servers had when it was looked."""
     told = [row.connections for row in transfers if row.connections]
-    if told and len(told) == len(transfers):
+    is_third_party = any(row.kind.startswith("tpc") for row in transfers)
+    if told and len(told) == len(transfers) and not (is_third_party and seen.together):
         each = max(-(-(row.connections or 1) // max(1, len(row.sources))) for row in transfers)
         return each, sum(told)
     return max(1, -(-seen.at_one_place // max(1, len(transfers)))), seen.together

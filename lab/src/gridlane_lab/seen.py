@@ -1,5 +1,5 @@
-"""What is seen of a run from beside it: the connections that carry its bytes, as servers have them at one moment, and
-the packets that the emulator counts."""
+"""What is seen of a run from beside it: the connections that carry its bytes, as servers have them while it lasts and
+when it is over, and the packets that the emulator counts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gridlane_lab.bound import IPV4_HEADERS_BYTES, IPV6_HEADERS_BYTES
 # A connection on which a server has sent less than this part of a file carries nothing of it: on some a checksum is
 # asked for, others have stayed open.
 CARRIES = 1 / 1000
-# When it is looked: late enough that connections are open, early enough that none has ended.
-LOOK_S, LOOK_OF_BOUND = 2.0, 0.4
+# When it is looked for the first time, as part of the bound: late enough that connections far away have left slow start,
+# early enough that none has ended.
+LOOK_OF_BOUND = 0.6
 # Where no bound is known: on loopback.
 LOOK_UNKNOWN_S = 0.1
 
@@ -52,7 +53,7 @@ NOTHING_SEEN = Seen()
 
 
 class Watch:
-    """Looks once from the servers' side. `ports` are those of the servers by place, `look` is `Sites.connections`."""
+    """Looks from the servers' side. `ports` are those of the servers by place, `look` is `Sites.connections`."""
 
     def __init__(
         self, look: Callable[[str, int], Sequence[Mapping[str, Any]]], ports: Mapping[str, int], size_bytes: float
@@ -60,16 +61,22 @@ class Watch:
         self._look, self._ports, self._least = look, ports, CARRIES * size_bytes
         # Some connections stay open from run to run.
         self._before = {place: sent_by_peer(look(place, port)) for place, port in ports.items()}
-        self.seen = NOTHING_SEEN
+        self._found: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def look(self) -> None:
-        """While the run lasts."""
-        found = {
-            place: carrying(self._look(place, port), self._before[place], self._least)
-            for place, port in self._ports.items()
-        }
-        versions = frozenset(int(one["family"]) for those in found.values() for one in those)
-        self.seen = Seen({place: len(those) for place, those in found.items()}, versions)
+        """While the run lasts; and once more when it is over, for those that stay open."""
+        for place, port in self._ports.items():
+            found = self._found.setdefault(place, {})
+            for one in carrying(self._look(place, port), self._before[place], self._least):
+                found[str(one["peer"])] = one
+
+    @property
+    def seen(self) -> Seen:
+        """What was found."""
+        if not self._found:
+            return NOTHING_SEEN
+        versions = frozenset(int(one["family"]) for those in self._found.values() for one in those.values())
+        return Seen({place: len(those) for place, those in self._found.items()}, versions)
 
 
 def sent_by_peer(connections: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -86,7 +93,7 @@ def carrying(
 
 def look_s(bound_s: float | None) -> float:
     """How long after its beginning a run is looked at."""
-    return LOOK_UNKNOWN_S if bound_s is None else min(LOOK_S, LOOK_OF_BOUND * bound_s)
+    return LOOK_UNKNOWN_S if bound_s is None else LOOK_OF_BOUND * bound_s
 
 
 def port_of(url: str) -> int:

@@ -139,6 +139,8 @@ class RunPlan:
             state, ticks, cpu = sites.state(), processes.ticks_now(), clock()
             batch.run()
             idle, stolen, total = processes.ticks_since(ticks)
+            if self._watch is not None:
+                self._watch.look()
             served = processes.settled(clock) - cpu if servers else 0.0
             after = self._sent(senders)
             state_after = sites.state()
@@ -322,7 +324,7 @@ class RunPlan:
         return dues
 
     def _begin_to_watch(self, sites: Sites) -> None:
-        """Of copies that come to their end the connections are looked at, once."""
+        """Of copies that come to their end the connections are looked at."""
         work = self._scenario.work
         if self._scenario.topology is None or work.duration_s or work.kind not in ("copy", *THIRD_PARTY):
             return
