@@ -13,8 +13,8 @@ from gridlane_lab.bound import IPV4_HEADERS_BYTES, IPV6_HEADERS_BYTES
 # A connection on which a server has sent less than this part of a file carries nothing of it: on some a checksum is
 # asked for, others have stayed open.
 CARRIES = 1 / 1000
-# When it is looked for the first time, as part of the bound: late enough that connections far away have left slow start,
-# early enough that none has ended.
+# When it is looked for the first time, as part of the bound: late enough that connections from far away have left slow
+# start, early enough that none has ended.
 LOOK_OF_BOUND = 0.6
 # Where no bound is known: on loopback.
 LOOK_UNKNOWN_S = 0.1
