@@ -56,7 +56,7 @@ bench-auth: ## handshakes and requests with credentials beside nginx
 	@$(ENV) && cargo build --release --locked --package gridlane-net --example tls_load
 	@$(ENV) && exec python3 bench/auth.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/tls_load $(BENCH_OPTIONS)
 
-bench-wan: ## copies over emulated wide areas with faults, liars, losses and small files (40 minutes; BENCH_OPTIONS=--list, --quick)
+bench-wan: ## copies over emulated wide areas with faults, liars, losses and small files (half an hour; BENCH_OPTIONS=--list, --quick)
 	@sh scripts/bootstrap.sh --bench-wan
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@mkdir -p bench/results
@@ -64,7 +64,7 @@ bench-wan: ## copies over emulated wide areas with faults, liars, losses and sma
 		echo 'not every simulated scenario reaches its bound; see bench/results/simulated.txt'
 	@$(ENV) && exec python3 bench/wan.py --gridlane $(GRIDLANE) --simulated bench/results/simulated.txt $(BENCH_OPTIONS)
 
-bench-tpc: ## many small copies between two servers and the second of two, beside XRootD's (15 minutes; BENCH_OPTIONS=--quick)
+bench-tpc: ## many small copies between two servers and the second of two, beside XRootD's (5 minutes; BENCH_OPTIONS=--quick)
 	@sh scripts/bootstrap.sh --bench-tpc
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
@@ -74,7 +74,7 @@ lab-quick: ## the published experiments in their quick sizes, with reports below
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(LAB_OPTIONS)
 
-lab-own: ## paired runs against gridlane's own targets, by the lab (quick: 10 minutes; LAB_SIZE=full: 3 hours; LAB_OPTIONS=own/NAME...)
+lab-own: ## paired runs against gridlane's own targets, by the lab (quick: 10 minutes; LAB_SIZE=full: 2 hours; LAB_OPTIONS=own/NAME...)
 	@sh scripts/bootstrap.sh --lab
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(or $(LAB_OPTIONS),own)

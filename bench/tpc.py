@@ -6,10 +6,8 @@ express: a thousand small files between two servers on this machine, and the sec
 Writes bench/results/tpc-DATE.json and docs/performance/tpc-many.md, which says what to know before reading.
 """
 
-import json
 import shutil
 import sys
-from pathlib import Path
 
 from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
 from pairs import Pairs, cpu_row, rate_row
@@ -44,9 +42,6 @@ def arguments():
     arguments.amount("files", 1000, 100, f"files of {size_name(SMALL_BYTES)}")
     arguments.amount("rounds", 6, 1, "rounds of runs per scenario over a wide area")
     arguments.add_argument("--list", action="store_true", help="print which rows there are")
-    arguments.add_argument(
-        "--beside", metavar="RESULTS", help="results of a run with other rows: the page has those as well",
-    )
     arguments.page("tpc-many.md")
     options = arguments.parse()
     # The scenarios over wide areas ask for it.
@@ -78,21 +73,15 @@ class Bench:
             self.measure_many()
         sections = self.wide.measure()
         rows = self.measured.rows
-        command = self.options.command
-        if self.options.beside:
-            other = json.loads(Path(self.options.beside).read_text())
-            rows, sections = other["rows"] + rows, other["sections"] + sections
-            self.wide.failures.extend(other["failures"])
-            command = f"{other['command']}\n{command}"
         judged = [
             {"name": f"{row['name']}: {figure['what']}", "passed": figure["passed"]}
             for section in sections for row in section["rows"] for figure in row["figures"]
         ]
 
         def page(path, facts, stolen):
-            write_page(path, command, facts, rows, sections, self.wide.failures, stolen)
+            write_page(path, self.options.command, facts, rows, sections, self.wide.failures, stolen)
 
-        return run.finish(rows, page, judged, sections=sections, failures=self.wide.failures, command=command)
+        return run.finish(rows, page, judged, sections=sections, failures=self.wide.failures)
 
     def measure_many(self):
         """Our pair of servers beside the other."""
