@@ -212,13 +212,13 @@ def simulated_beside_measured(text, sections):
     yield "The same plan in the simulator (`cargo test -p gridlane-plan --test scenarios -- --nocapture`), which knows no CPU, no"
     yield "kernel and no queues; and the fraction that was measured, where a row above has the scenario's name."
     yield ""
-    for head, rule, *rows in tables:
+    for top, rule, *rows in tables:
         names = [line.split("|")[1].strip().lower() for line in rows]
         shown = [f"{measured[name]:.3f}" if name in measured else "-" for name in names]
         if any(name in measured for name in names):
-            head, rule = f"{head} measured |", f"{rule} ---: |"
+            top, rule = f"{top} measured |", f"{rule} ---: |"
             rows = [f"{line} {figure} |" for line, figure in zip(rows, shown)]
-        yield from (head, rule, *rows, "")
+        yield from (top, rule, *rows, "")
 
 
 # --- Words --------------------------------------------------------------------------------------------
