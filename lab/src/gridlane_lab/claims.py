@@ -141,13 +141,13 @@ def pair_by_block(
     them counts: so a variant is compared with the best of several tools, block by block. A run of the variant that
     failed gives the worst value.
     """
-    worst, better = (inf, min) if RESPONSES[response].is_less_better else (0.0, max)
+    worst = inf if RESPONSES[response].is_less_better else 0.0
     others: dict[tuple[int, tuple[tuple[str, object], ...]], float] = {}
     for one in baseline:
         value = one.value(response)
         if value is not None and value > 0:
             pair = _pair_key(one, claim_factors)
-            others[pair] = better(others.get(pair, value), value)
+            others[pair] = _better(response, others.get(pair, value), value)
     firsts: dict[int, list[float]] = {}
     seconds: dict[int, list[float]] = {}
     failed = 0
@@ -167,6 +167,10 @@ def pair_by_block(
 
 def _pair_key(one: Observation, claim_factors: set[str]) -> tuple[int, tuple[tuple[str, object], ...]]:
     return one.block, tuple(sorted((name, level) for name, level in one.levels.items() if name not in claim_factors))
+
+
+def _better(response: str, one: float, other: float) -> float:
+    return min(one, other) if RESPONSES[response].is_less_better else max(one, other)
 
 
 def _geometric_mean(values: Sequence[float]) -> float:
