@@ -81,7 +81,8 @@ def test_a_success_has_no_error_and_its_bytes(name, tmp_path):
 
 def test_gridlane_tells_its_sources(tmp_path):
     found, _ = reading("gridlane-mirrors", tmp_path)
-    assert found.sources_used in (1, 2) and found.connections
+    assert found.sources_used in (1, 2) and found.connections == sum(found.source_connections.values()) > 0
+    assert set(found.source_connections) == set(found.source_bytes)
     assert sum(found.source_bytes.values()) == SIZE and len(found.source_bytes) == 2
     assert found.checksum_compared is True and found.first_byte_s is not None
 

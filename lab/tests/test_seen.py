@@ -7,7 +7,7 @@ import pytest
 from gridlane_lab import rows, seen
 from gridlane_lab.bound import IPV4_HEADERS_BYTES, IPV6_HEADERS_BYTES
 from gridlane_lab.network import connections_in
-from gridlane_lab.record import Status, Transfer
+from gridlane_lab.record import SourceShare, Status, Transfer
 
 SS = """\
 0      184310           [fd00::2]:443           [fd00::1]:40122
@@ -46,7 +46,7 @@ def test_connections_that_carry_nothing_do_not_count():
     shown["far"].append([one("d", 400_000)])
     watch.look()
     assert watch.seen.connections == {"near": 2, "far": 1}
-    assert (watch.seen.together, watch.seen.at_one_place, watch.seen.ip_version) == (3, 2, 6)
+    assert (watch.seen.together, watch.seen.ip_version) == (3, 6)
     assert watch.seen.headers_bytes == IPV6_HEADERS_BYTES
     # When it is over: one has ended, one has carried something meanwhile.
     shown["near"].append([one("a", 7_000_999), one("idle", 5000), one("c", 600_000)])
@@ -91,28 +91,38 @@ def transfer(connections, sources, kind="copy"):
     )  # fmt: skip
 
 
+PLACES = ("near", "middle", "far")
+
+
 @pytest.mark.parametrize(
     ("told", "sources", "at_servers", "expected"),
     [
         # The tool's own words, which are of all its sources.
-        ([16], 1, {"far": 9}, (16, 16)),
-        ([3], 3, {"near": 1, "middle": 1, "far": 1}, (1, 3)),
-        ([4], 3, {}, (2, 4)),
-        ([8, 8], 1, None, (8, 16)),
+        ([16], 1, {"near": 9}, ([16], 16)),
+        ([3], 3, {"near": 1, "middle": 1, "far": 1}, ([1, 1, 1], 3)),
+        ([4], 3, {}, ([2, 2, 2], 4)),
+        ([8, 8], 1, None, ([8], 16)),
         # What the servers had, where the tool says nothing.
-        ([None], 3, {"near": 4, "middle": 3, "far": 4}, (4, 11)),
-        ([None] * 4, 1, {"source": 8}, (2, 8)),
-        ([None], 1, None, (1, None)),
-        ([], 1, None, (1, None)),
+        ([None], 3, {"near": 4, "middle": 3, "far": 0}, ([4, 3, 1], 7)),
+        ([None] * 4, 1, {"near": 8}, ([2], 8)),
+        ([None], 1, None, ([1], None)),
+        ([], 1, None, ([1], None)),
     ],
 )
 def test_connections_of_a_run(told, sources, at_servers, expected):
-    transfers = [transfer(count, sources) for count in told]
-    assert rows._connections(transfers, seen.Seen(at_servers)) == expected
+    found = rows.Found([transfer(count, sources) for count in told])
+    assert rows._connections(PLACES[:sources], found, seen.Seen(at_servers)) == expected
+
+
+def test_connections_to_each_source():
+    found = rows.Found([transfer(11, 3)])
+    for url, count in zip(found.transfers[0].sources, (1, 2, 8), strict=True):
+        found.shares.append(SourceShare(transfer_id="T", source=url, bytes_moved=1, connections=count))
+    assert rows._connections(PLACES, found, seen.NOTHING_SEEN) == ([1, 2, 8], 11)
 
 
 def test_the_word_of_a_third_party_counts_where_nothing_was_seen():
-    copies = [transfer(1, 1, "tpc_pull")]
-    assert rows._connections(copies, seen.Seen({"source": 8})) == (8, 8)
-    assert rows._connections(copies, seen.Seen({"source": 0})) == (1, 1)
-    assert rows._connections(copies, seen.NOTHING_SEEN) == (1, 1)
+    found = rows.Found([transfer(1, 1, "tpc_pull")])
+    assert rows._connections(["source"], found, seen.Seen({"source": 8})) == ([8], 8)
+    assert rows._connections(["source"], found, seen.Seen({"source": 0})) == ([1], 1)
+    assert rows._connections(["source"], found, seen.NOTHING_SEEN) == ([1], 1)

@@ -6,6 +6,7 @@ Packets take the path with the shortest round trip, as `gridlane wan` routes the
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -68,11 +69,13 @@ def paths(scenario: Scenario, headers_bytes: int = bound.IPV4_HEADERS_BYTES) -> 
     return Paths(tuple(found), together)
 
 
-def bound_s(scenario: Scenario, connections: int = 1, headers_bytes: int = bound.IPV4_HEADERS_BYTES) -> float | None:
+def bound_s(
+    scenario: Scenario, connections: Sequence[int] = (), headers_bytes: int = bound.IPV4_HEADERS_BYTES
+) -> float | None:
     """bound(k) of one run of a resolved scenario; None where it is not known.
 
     The bytes are those that the work needs: the whole file, or what is read of it. Each transfer has the connections
-    that it asks for, or those to one source that were seen, where they are more: some tools choose their number.
+    that it asks for, or those to each source that were seen, where they are more: some tools choose their number.
     """
     known = paths(scenario, headers_bytes)
     size = run_bytes(scenario)
@@ -82,8 +85,12 @@ def bound_s(scenario: Scenario, connections: int = 1, headers_bytes: int = bound
     rates = min(known.together_bytes_per_s, sum(path.payload_bytes_per_s for path in known.single))
     if rates == inf:
         return None
-    at_once = max(work.streams, connections) * work.concurrency * work.clients
-    each = [bound.Path(path.payload_bytes_per_s, path.round_trip_s, at_once) for path in known.single]
+    at_once = work.concurrency * work.clients
+    seen = [*connections, *[1] * (len(known.single) - len(connections))]
+    each = [
+        bound.Path(path.payload_bytes_per_s, path.round_trip_s, max(work.streams, count) * at_once)
+        for path, count in zip(known.single, seen, strict=True)
+    ]
     return bound.bound_s(size, each, bound.ROUND_TRIPS.get(work.protocol, 3), known.together_bytes_per_s)
 
 

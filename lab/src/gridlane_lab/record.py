@@ -316,6 +316,7 @@ class SourceShare:
     requests: int | None = None
     first_use_s: float | None = None
     last_use_s: float | None = None
+    connections: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

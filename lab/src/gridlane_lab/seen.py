@@ -34,11 +34,6 @@ class Seen:
         return sum(self.connections.values()) or None if self.connections is not None else None
 
     @property
-    def at_one_place(self) -> int:
-        """The most of one place."""
-        return max(self.connections.values(), default=0) if self.connections is not None else 0
-
-    @property
     def ip_version(self) -> int | None:
         """The one that all have."""
         return next(iter(self.ip_versions)) if len(self.ip_versions) == 1 else None

@@ -129,10 +129,10 @@ def _refuse(needed: int, directory: Path, what: str) -> None:
 
 
 def bound_of(
-    scenario: Scenario, connections: int = 1, headers_bytes: int = bound.IPV4_HEADERS_BYTES
+    scenario: Scenario, connections: Sequence[int] = (), headers_bytes: int = bound.IPV4_HEADERS_BYTES
 ) -> tuple[float | None, float | None, float | None]:
     """bound(k) in seconds, the capacity in bits per second and the round trip of a run, where they are known; with the
-    connections that a transfer was seen to open to one source, and the headers of their packets. The capacity is that
+    connections that a transfer was seen to open to each source, and the headers of their packets. The capacity is that
     of the smallest headers, which nothing can exceed."""
     known = paths.paths(scenario)
     return (

@@ -2,3 +2,4 @@
 ALTER TABLE run
     ADD COLUMN wire_bytes bigint, ADD COLUMN dropped_packets bigint, ADD COLUMN connections integer,
     ADD COLUMN ip_version integer;
+ALTER TABLE source_share ADD COLUMN connections integer;
