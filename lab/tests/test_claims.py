@@ -100,6 +100,21 @@ def test_less_may_be_better(tmp_path):
     assert row.verdict == "undecided" and row.high is None
 
 
+def test_the_best_of_several_tools_is_the_baseline(tmp_path):
+    """Of each block: it is not the same one in all of them."""
+    found = []
+    for block in range(6):
+        rates = (40.0, 50.0) if block % 2 else (50.0, 40.0)
+        found += [observed("gridlane", block, 60.0), observed("aria2c", block, rates[0])]
+        found.append(observed("xrdcp", block, rates[1]))
+    several = RATIO.replace('"aria2c"', '["aria2c", "xrdcp"]')
+    row = judge(tmp_path, several + "least = 1.1", found)
+    assert row.verdict == "holds" and row.low == row.high == pytest.approx(1.2)
+    times = [observed(o.levels["tool"], o.block, o.value("total_rate_bits_per_s"), response="wall_s") for o in found]
+    row = judge(tmp_path, several + 'response = "wall_s"\nmost = 2', times)
+    assert row.low == row.high == pytest.approx(60 / 40)
+
+
 def test_cells_of_a_pattern_are_paired_by_the_other_factors(tmp_path):
     found = [*pairs([2.0] * 6, streams=1), *pairs([8.0] * 6, streams=8)]
     first, second, failed = claims.pair_by_block(
@@ -203,6 +218,16 @@ def test_observations_of_a_run(tmp_path):
     broken = next(c for c in cells if "broken" in c.key and "sources=1" in c.key and "500000000" in c.key)
     assert broken.failed == 1 and broken.description.n == 3
     assert broken.exact_interval is None
+
+
+def test_how_much_a_rate_varies():
+    even = {float(second): 100.0 for second in range(2, 6)}
+    # The first two seconds are ramp-up, whatever they are; samples are a moment late.
+    assert analysis.variation({0.0: 1.0, 1.001: 50.0, **even}) == 0
+    assert analysis.variation({2.001: 90.0, 3.0: 100.0, 4.0: 110.0}) == pytest.approx(0.0816, abs=1e-4)
+    assert analysis.variation({1.96: 90.0, 3.0: 100.0, 4.0: 110.0}) == pytest.approx(0.0816, abs=1e-4)
+    assert analysis.variation({2.0: 90.0, 3.0: 100.0}) is None
+    assert analysis.variation({}) is None
 
 
 def test_partial_runs_count_only_when_the_scenario_says_so(tmp_path):

@@ -94,7 +94,8 @@ def test_a_success_has_no_error_and_its_bytes(name, tmp_path):
 
 def test_gridlane_tells_its_sources(tmp_path):
     found, _ = reading("gridlane-mirrors", tmp_path)
-    assert found.sources_used in (1, 2) and found.connections
+    assert found.sources_used in (1, 2) and found.connections == sum(found.source_connections.values()) > 0
+    assert set(found.source_connections) == set(found.source_bytes)
     assert sum(found.source_bytes.values()) == SIZE and len(found.source_bytes) == 2
     assert found.checksum_compared is True and found.first_byte_s is not None
 
@@ -200,6 +201,8 @@ def test_commands_of_third_party_copies(tmp_path):
     assert {"--tpc", "only", "pull"} < set(argv("gridlane", pull, source, target, tmp_path))
     command = argv("curl-copy", pull, source, target, tmp_path)
     assert command[-1] == target and "Source: https://a/f" in command and "X-Number-Of-Streams: 1" not in command
+    own = argv("curl-copy", {"streams": 8} | pull, source, target, tmp_path, tool={"options": {"own_streams": True}})
+    assert "X-Number-Of-Streams: 0" in own and not any("Streams: 8" in word for word in own)
     command = argv("curl-copy", {"kind": "tpc_push", "streams": 8}, source, target, tmp_path)
     assert command[-1] == source[0] and "Destination: https://b/f" in command and "X-Number-Of-Streams: 8" in command
     assert argv("davix", pull, source, target, tmp_path)[1:3] == ["--copy-mode", "pull"]

@@ -33,8 +33,17 @@ def test_sources_that_share_nothing_add_up(tmp_path):
     assert paths.bound_s(three) == pytest.approx(bound.bound_s(5e8, found.single, 3))
     # More connections than were asked for begin sooner.
     four = [replace(path, connections=4) for path in found.single]
-    assert paths.bound_s(three, 4) == pytest.approx(bound.bound_s(5e8, four, 3))
-    assert paths.bound_s(three, 4) < paths.bound_s(three)
+    assert paths.bound_s(three, [4, 4, 4]) == pytest.approx(bound.bound_s(5e8, four, 3))
+    mixed = [*found.single[:2], four[2]]
+    assert paths.bound_s(three, [1, 1, 4]) == pytest.approx(bound.bound_s(5e8, mixed, 3))
+    assert paths.bound_s(three, [4, 4, 4]) < paths.bound_s(three, [1, 1, 4]) < paths.bound_s(three)
+    # Packets of IPv6 carry less; the capacity is what nothing can exceed.
+    over_ipv6, capacity, _ = space.bound_of(three, headers_bytes=bound.IPV6_HEADERS_BYTES)
+    payload = bound.payload_bytes_per_s(800e6, headers_bytes=72)
+    assert over_ipv6 == pytest.approx(
+        bound.bound_s(5e8, [replace(path, payload_bytes_per_s=payload) for path in found.single], 3)
+    )
+    assert over_ipv6 > paths.bound_s(three) and capacity == paths.capacity_bits_per_s(three)
 
 
 def test_a_shared_link_limits_all(tmp_path):

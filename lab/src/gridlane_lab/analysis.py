@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,9 @@ from gridlane_lab import statistics
 from gridlane_lab.matrix import level_text, matches
 from gridlane_lab.record import Results, Status
 from gridlane_lab.scenario import Level, Levels, Pattern, Scenario
+
+# The beginning of a run, in which rates grow. Its samples are each a moment late.
+RAMP_S, _CLOCK_S = 2.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,9 @@ RESPONSES: dict[str, ResponseInfo] = {
     "total_rate_bits_per_s": ResponseInfo("rate, set-up included", "Mb/s", 1e-6, False),
     "wall_s": ResponseInfo("wall time", "s", 1.0, True),
     "transfer_s": ResponseInfo("transfer time", "s", 1.0, True),
+    "rate_variation": ResponseInfo("variation of the rate from second to second", "%", 100.0, True),
+    "connections": ResponseInfo("connections", "", 1.0, True),
+    "wire_bytes_ratio": ResponseInfo("bytes of packets over bytes that arrived", "", 1.0, True),
     "events_per_s": ResponseInfo("events", "events/s", 1.0, False),
     "cpu_s_per_gb": ResponseInfo("CPU of both sides", "CPU-s/GB", 1.0, True),
     "client_cpu_s_per_gb": ResponseInfo("CPU of the client", "CPU-s/GB", 1.0, True),
@@ -118,10 +125,31 @@ def observations(results: Results, scenario: Scenario) -> list[Observation]:
     for row in results["transfer"].iter_rows(named=True):
         transfers.setdefault(row["run_id"], []).append(row)
     runs = results["run"].filter(pl.col("block") >= 0).sort("block", "order_in_block")
+    rates = _rates_by_interval(results)
     return [
-        _observation(run, transfers.get(run["run_id"], []), scenario.analysis.count_partial)
+        _observation(
+            {**run, "rate_variation": variation(rates.get(run["run_id"], {}))},
+            transfers.get(run["run_id"], []),
+            scenario.analysis.count_partial,
+        )
         for run in runs.iter_rows(named=True)
     ]
+
+
+def _rates_by_interval(results: Results) -> dict[str, dict[float, float]]:
+    """Run → beginning of an interval → bytes per second in it, of all sites together."""
+    found: dict[str, dict[float, float]] = {}
+    wanted = results["sample"].filter(pl.col("bytes_moved").is_not_null() & (pl.col("interval_s") > 0))
+    for run_id, t_s, interval_s, count in wanted.select("run_id", "t_s", "interval_s", "bytes_moved").iter_rows():
+        rates = found.setdefault(run_id, {})
+        rates[t_s - interval_s] = rates.get(t_s - interval_s, 0.0) + count / interval_s
+    return found
+
+
+def variation(rates: Mapping[float, float]) -> float | None:
+    """How much a rate varies after its ramp-up: standard deviation over mean. None with fewer than three intervals."""
+    later = [rate for begins_s, rate in rates.items() if begins_s >= RAMP_S - _CLOCK_S]
+    return pstdev(later) / fmean(later) if len(later) >= 3 and any(later) else None
 
 
 def select(all_observations: Iterable[Observation], pattern: Pattern) -> list[Observation]:
@@ -247,6 +275,10 @@ def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, flo
         "total_rate_bits_per_s": _ratio(counted * 8, wall_s),
         "wall_s": wall_s,
         "transfer_s": transfer_s,
+        "rate_variation": run.get("rate_variation"),
+        # Runs of earlier versions of the lab have neither.
+        "connections": run.get("connections"),
+        "wire_bytes_ratio": _ratio(run.get("wire_bytes"), counted),
         "events_per_s": _ratio(_sum(good, "events_read"), wall_s),
         "cpu_s_per_gb": _ratio(both, gigabytes),
         "client_cpu_s_per_gb": _ratio(client, gigabytes),

@@ -182,7 +182,9 @@ def pair_by_block(
 ) -> tuple[dict[int, float], dict[int, float], int]:
     """Block → value of both sides, over the pairs that both have; and how many runs of the variant had none.
 
-    Several pairs of a block give their geometric means. A run of the variant that failed gives the worst value.
+    Several pairs of a block give their geometric means. Where several runs of the baseline make one pair, the best of
+    them counts: so a variant is compared with the best of several tools, block by block. A run of the variant that
+    failed gives the worst value.
     """
     worst = inf if RESPONSES[response].is_less_better else 0.0
     claim_factors = claim_factors | implied_factors(variant, baseline, claim_factors)
@@ -190,7 +192,8 @@ def pair_by_block(
     for one in baseline:
         value = one.value(response)
         if value is not None and value > 0:
-            others[_pair_key(one, claim_factors)] = value
+            pair = _pair_key(one, claim_factors)
+            others[pair] = _better(response, others.get(pair, value), value)
     firsts: dict[int, list[float]] = {}
     seconds: dict[int, list[float]] = {}
     failed = 0
@@ -224,6 +227,10 @@ def implied_factors(
 
 def _pair_key(one: Observation, claim_factors: set[str]) -> tuple[int, tuple[tuple[str, object], ...]]:
     return one.block, tuple(sorted((name, level) for name, level in one.levels.items() if name not in claim_factors))
+
+
+def _better(response: str, one: float, other: float) -> float:
+    return min(one, other) if RESPONSES[response].is_less_better else max(one, other)
 
 
 def _geometric_mean(values: Sequence[float]) -> float:

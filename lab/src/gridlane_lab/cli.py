@@ -124,7 +124,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    files = sorted(options.directory.glob("*.toml"))
+    # Those of papers first; below `own` are others.
+    files = sorted(options.directory.glob("*.toml")) + sorted(options.directory.glob("own/*.toml"))
     if not files:
         raise LabError("holds no scenarios", where=str(options.directory), hint="give a directory with TOML files",
                        code=ExitCode.NOT_FOUND)  # fmt: skip
@@ -142,7 +143,7 @@ def _list(options: argparse.Namespace) -> int:
             if "is missing" not in problem.what:
                 print(f"{file.name}: {problem.what}", file=sys.stderr)
             continue
-        print(f"{file.name:28} {'/'.join(sizes):18} {shown.question}")
+        print(f"{file.relative_to(options.directory)!s:28} {'/'.join(sizes):18} {shown.question}")
     return ExitCode.OK
 
 

@@ -133,6 +133,8 @@ class Reading:
     verified_s: float | None = None
     sources_used: int | None = None
     connections: int | None = None
+    # URL of a source → connections to it.
+    source_connections: Mapping[str, int] = field(default_factory=dict)
     retries: int | None = None
     reconnects: int | None = None
     requests: int | None = None

@@ -195,6 +195,13 @@ class Run:
     congestion_controls: list[str] = dataclasses.field(default_factory=list)
     # Below the run directory.
     raw: str = ""
+    # Of the emulator: bytes of packets that the sites put on their links, headers included; and packets that found a
+    # queue full, on any link.
+    wire_bytes: int | None = None
+    dropped_packets: int | None = None
+    # To all sources together, as the tool says or as the servers had them; and their version of IP.
+    connections: int | None = None
+    ip_version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +316,7 @@ class SourceShare:
     requests: int | None = None
     first_use_s: float | None = None
     last_use_s: float | None = None
+    connections: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

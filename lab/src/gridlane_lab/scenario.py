@@ -1,9 +1,10 @@
 """Scenario files: what is compared, where, how often, and what is claimed of it. TOML, checked before anything starts.
 
 One file holds an experiment in all its sizes. What stands at the top is common; `[size.smoke]`, `[size.quick]` and
-`[size.paper]` are overlays of it, of which a run takes one. `extends` names files whose content comes before, for
-sites, links and tools that several experiments share. Overlays and extensions merge in one way (`merged`): tables
-key by key; arrays of tables with a `name` by that name; anything else replaces what was there.
+`[size.paper]`, or `[size.full]` where no paper has it, are overlays of it, of which a run takes one. `extends` names
+files whose content comes before, for sites, links and tools that several experiments share. Overlays and extensions
+merge in one way (`merged`): tables key by key; arrays of tables with a `name` by that name; anything else replaces what
+was there.
 
 Values that differ from cell to cell are factors of `[matrix]`. A factor acts in one of three ways, and one that acts in
 none is an error: `tool` chooses a `[[tool]]`; the name of a key of `[work]` sets this key; and any value in `[work]`,
@@ -27,7 +28,7 @@ from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.units import parse_bytes, parse_rate
 
 SCHEMA = 1
-SIZES = ("smoke", "quick", "paper")
+SIZES = ("smoke", "quick", "paper", "full")
 
 Level = str | int | float | bool
 Levels = dict[str, Level]
@@ -371,6 +372,9 @@ Response = Literal[
     "total_rate_bits_per_s",
     "wall_s",
     "transfer_s",
+    "rate_variation",
+    "connections",
+    "wire_bytes_ratio",
     "events_per_s",
     "cpu_s_per_gb",
     "client_cpu_s_per_gb",

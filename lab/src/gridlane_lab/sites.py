@@ -105,6 +105,11 @@ class Sites:
         del place
         return None
 
+    def connections(self, place: str, port: int) -> list[dict[str, Any]]:
+        """The connections of a server at a place (`network.connections`)."""
+        del place
+        return network.connections(port)
+
     def close(self) -> None:
         """Ends everything."""
         for agent in self._agents.values():
@@ -178,6 +183,10 @@ class EmulatedSites(Sites):
         """Bytes of packets that a place has sent so far."""
         counters = processes.interface_bytes(self.agent(place).process.pid)
         return sum(sent for name, (_, sent) in counters.items() if name != "lo") if counters else None
+
+    def connections(self, place: str, port: int) -> list[dict[str, Any]]:
+        """The connections of a server at a place."""
+        return self.network.connections(place, port)
 
     def close(self) -> None:
         """Ends the network with everything inside."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gridlane_lab import credentials, processes, rows, space
+from gridlane_lab import credentials, processes, rows, seen, space
 from gridlane_lab.agents import RemoteAgent
 from gridlane_lab.compare import Comparer, Comparison
 from gridlane_lab.driver import RunningServer, Task, ToolDriver
@@ -71,6 +71,7 @@ class RunPlan:
         self._happened: list[dict[str, Any]] = []
         self._samples: list[Sample] = []
         self._directories: list[Path] = []
+        self._watch: seen.Watch | None = None
 
     def serving_places(self) -> list[str]:
         """Where servers are needed."""
@@ -132,11 +133,14 @@ class RunPlan:
         clock = _clock_of(servers.values())
         with self._pace(servers), self._load():
             senders = self._senders()
+            self._begin_to_watch(sites)
             sent = self._sent(senders)
             self._last_sample = (0.0, sent)
             state, ticks, cpu = sites.state(), processes.ticks_now(), clock()
             batch.run()
             idle, stolen, total = processes.ticks_since(ticks)
+            if self._watch is not None:
+                self._watch.look()
             served = processes.settled(clock) - cpu if servers else 0.0
             after = self._sent(senders)
             state_after = sites.state()
@@ -157,6 +161,9 @@ class RunPlan:
             interface_bytes=sum(after.values()) - sum(sent.values()) if after else None,
             congestion_controls=_controls(state),
             samples=self._samples,
+            seen=self._watch.seen if self._watch is not None else seen.NOTHING_SEEN,
+            wire_bytes=seen.grown(state, state_after, "passed_bytes", senders),
+            dropped_packets=seen.grown(state, state_after, "dropped_packets"),
         )
 
     def judge(self, run: rows.RunFacts, measured: rows.Measured) -> rows.Found:
@@ -315,6 +322,19 @@ class RunPlan:
         if self._senders() and self._scenario.topology is not None and self._scenario.topology.backend != "loopback":
             dues.append(Due(SAMPLE_EVERY_S, lambda elapsed: self._sample(run, elapsed), SAMPLE_EVERY_S))
         return dues
+
+    def _begin_to_watch(self, sites: Sites) -> None:
+        """Of copies that come to their end the connections are looked at."""
+        work = self._scenario.work
+        if self._scenario.topology is None or work.duration_s or work.kind not in ("copy", *THIRD_PARTY):
+            return
+        places = [source for source in self._ways[0].sources if source in self._servers]
+        ports = {place: seen.port_of(self._base(place, work.protocol)) for place in places}
+        if not ports:
+            return
+        self._watch = watch = seen.Watch(sites.connections, ports, self._scenario.file_of().size_bytes)
+        at_s = seen.look_s(space.bound_of(self._scenario)[0])
+        self._batch.dues.append(Due(at_s, lambda elapsed: watch.look()))
 
     def _happen(self, event: Event, elapsed_s: float) -> None:
         if event.link is not None:

@@ -125,6 +125,7 @@ def reading_of_cp(output: Output) -> Reading:
         verified_s=verified,
         sources_used=len(used) if sources else None,
         connections=sum(_int(source.get("connections")) or 0 for source in sources) if sources else None,
+        source_connections={str(source["url"]): _int(source.get("connections")) or 0 for source in sources},
         retries=retries,
         checksum_compared=summary.get("verification") == "verified" if summary else None,
         http_status=_int(error.get("http_status")),
