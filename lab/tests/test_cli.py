@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -158,7 +159,8 @@ def test_a_run_that_is_killed_goes_on(file, gridlane, capsys, tmp_path, monkeypa
 def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     file = tmp_path / "bad.toml"
     file.write_text(SMALL.replace('driver = "breaks"', 'driver = "gridlane-breaks"'))
-    registry._tools["gridlane-breaks"] = synthetic.Fake("gridlane-breaks")
+    able = dataclasses.replace(synthetic.EVERYTHING, auth=frozenset({"none", "proxy"}))
+    registry._tools["gridlane-breaks"] = synthetic.Fake("gridlane-breaks", able)
 
     def failing(whole, cells, directory, experiment_id, options, progress):
         made = runner(whole, cells, directory, experiment_id, options, progress)
@@ -167,8 +169,6 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
         def turn(one):
             for row in original(one):
                 if isinstance(row, record.Run) and row.driver == "gridlane-breaks":
-                    import dataclasses
-
                     row = dataclasses.replace(row, status=record.Status.FAILED, reason="exit 1")
                 yield row
 
@@ -178,6 +178,13 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     registry._runner = failing
     arguments = ["run", str(file), "--out", str(tmp_path / "out"), "--gridlane", gridlane, "--work", str(tmp_path)]
     assert cli.main(arguments) == ExitCode.SOME_FAILED
+    assert "24 without a figure" in capsys.readouterr().err
+
+    # A credential that is to expire makes transfers fail, and that is the experiment.
+    text = file.read_text().replace("[work]", '[work]\nauth = "proxy"\nduration_s = 9\ncredential_lifetime_s = 2', 1)
+    file.write_text(text.replace("[work]", "[work]\ncredential_renewed = false", 1))
+    arguments[3] = str(tmp_path / "expiring")
+    assert cli.main([*arguments, "--only", "tool=breaks"]) == ExitCode.OK
     assert "24 without a figure" in capsys.readouterr().err
 
 

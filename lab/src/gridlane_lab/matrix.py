@@ -276,6 +276,12 @@ def _cause_against_work(scenario: Scenario) -> str:
     """What no tool can do, or what the scenario does not have."""
     work, places = scenario.work, scenario.places()
     scenario.file_of()
+    if work.auth != "none" and work.credential_lifetime_s and (not work.duration_s or scenario.topology is None):
+        raise _refusal(
+            scenario,
+            "[work] credential_lifetime_s is about emulated sites, and transfers that follow one another for a time",
+            "give [work] duration_s and [topology], or leave it out",
+        )
     if work.kind == "memory_copy":
         return ""
     sources = work.chosen_sources()

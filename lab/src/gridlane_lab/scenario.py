@@ -69,6 +69,7 @@ Number = Annotated[float, Field(ge=0), _Reference]
 Ratio = Annotated[float, Field(ge=0, le=1), _Reference]
 Bytes = Annotated[int, Field(ge=0), BeforeValidator(lambda v: parse_bytes(v) if isinstance(v, str) else v), _Reference]
 Rate = Annotated[float, Field(gt=0), BeforeValidator(lambda v: parse_rate(v) if isinstance(v, str) else v), _Reference]
+Flag = Annotated[bool, _Reference]
 Option = Annotated[str | int | float | bool | list[str], _Reference]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+/-]*$", max_length=60)]
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
@@ -325,10 +326,22 @@ class Work(_Model):
     duration_s: Number = 0.0
     # Other traffic on the same path, of this rate.
     competing_rate_bits_per_s: Number = 0.0
+    # A failed transfer of a lane is followed by the next one so much later, as by the rules of transfer services.
+    pause_after_failure_s: Number = 0.0
+    # What clients show, and servers of emulated sites want.
     auth: Annotated[Literal["none", "token", "proxy"], _Reference] = "none"
+    # At emulated sites: how long after the beginning of the transfers it ends (0: not before they have ended), and
+    # whether it is replaced in time, as by a cron job of a site. Only with `duration_s`.
+    credential_lifetime_s: Number = 0.0
+    credential_renewed: Flag = True
     read: Read | None = None
     # A label for what differs in ways that no other key says.
     mode: Str = ""
+
+    def expires(self) -> bool:
+        """Whether the credential ends while transfers go on: some of them have to fail."""
+        is_short = 0 < self.credential_lifetime_s < self.duration_s
+        return self.auth != "none" and is_short and not self.credential_renewed
 
     def chosen_sources(self) -> list[str]:
         """The sites that a run takes bytes from."""

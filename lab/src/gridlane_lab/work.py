@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -23,7 +24,7 @@ from gridlane_lab.driver import RunningServer, Task, ToolDriver
 from gridlane_lab.drivers.common import gridlane_path
 from gridlane_lab.endpoint_files import url_of
 from gridlane_lab.errors import ExitCode, LabError
-from gridlane_lab.identity import Identity
+from gridlane_lab.identity import Identity, User
 from gridlane_lab.pathcheck import Asked
 from gridlane_lab.record import Sample
 from gridlane_lab.scenario import Event, Scenario
@@ -99,14 +100,17 @@ class RunPlan:
         files: Sequence[Made],
         exports: Mapping[str, Path],
         identity: Identity,
+        user: User | None,
         workspace: Workspace,
         raw: Path,
     ) -> None:
         """Takes what the run works with."""
         self._servers, self._files, self._exports = servers, files, exports
-        self._identity, self._workspace, self._raw = identity, workspace, raw
+        self._identity, self._user, self._workspace, self._raw = identity, user, workspace, raw
         self._memory = workspace.memory / "targets" / raw.name
         self._disk = workspace.disk / "targets" / raw.name
+        self._credentials = credentials.find(self._scenario)
+        self._wallet: credentials.Wallet | None = None
 
     # --- Running ----------------------------------------------------------------------------------------------------
 
@@ -127,6 +131,7 @@ class RunPlan:
             self._scenario.limits.transfer_s,
             work.duration_s,
             compare if work.duration_s else lambda attempt: None,
+            work.pause_after_failure_s,
         )
         self._batch = batch
         clock = _clock_of(servers.values())
@@ -134,6 +139,7 @@ class RunPlan:
             senders = self._senders()
             sent = self._sent(senders)
             self._last_sample = (0.0, sent)
+            self._make_credentials(batch)
             state, ticks, cpu = sites.state(), processes.ticks_now(), clock()
             batch.run()
             idle, stolen, total = processes.ticks_since(ticks)
@@ -166,7 +172,7 @@ class RunPlan:
 
     def clean(self, exports: Mapping[str, Path]) -> None:
         """Removes what was written."""
-        for directory in (self._memory, self._disk):
+        for directory in (self._memory, self._disk, self._wallet_directory()):
             shutil.rmtree(directory, ignore_errors=True)
         for export in exports.values():
             for path in (export / "put").iterdir():
@@ -174,6 +180,29 @@ class RunPlan:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
+
+    def _wallet_directory(self) -> Path:
+        return self._workspace.memory / f"credentials-{self._raw.name}"
+
+    def _make_credentials(self, batch: Batch) -> None:
+        """Those of emulated sites, right before the transfers that they are for; each is replaced in its time."""
+        work = self._scenario.work
+        if self._user is None or work.auth == "none":
+            return
+        wallet = self._wallet = credentials.Wallet(self._user, work, self._wallet_directory())
+        self._credentials = wallet.files()
+
+        def renew(number: int, elapsed_s: float) -> None:
+            wallet.use(number)
+            self._happened.append({"began_s": elapsed_s, "credential": "renewed"})
+
+        for number, term in enumerate(wallet.terms[1:], 1):
+            batch.dues.append(Due(term.begin_s, functools.partial(renew, number)))
+        if work.expires():
+            ended = {"credential": "expired"}
+            batch.dues.append(
+                Due(wallet.terms[0].end_s, lambda elapsed: self._happened.append({"began_s": elapsed, **ended}))
+            )
 
     # --- Lanes and jobs -----------------------------------------------------------------------------------------
 
@@ -211,7 +240,7 @@ class RunPlan:
             scratch=scratch,
             authority_file=self._identity.authority if scenario.topology is not None else None,
             authority_directory=self._identity.authority_directory if scenario.topology is not None else None,
-            credentials=credentials.find(scenario),
+            credentials=self._credentials,
             number=number,
             original=made.path if made.name else None,
         )
