@@ -188,6 +188,11 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     assert "24 without a figure" in capsys.readouterr().err
 
 
+def test_the_run_directory_is_found_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli._parser().parse_args(["run", "a.toml", "--out", "here"]).out == tmp_path / "here"
+
+
 def test_query(file, gridlane, capsys, tmp_path):
     out = tmp_path / "out"
     synthetic.make_run(tmp_path / "x", SMALL)

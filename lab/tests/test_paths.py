@@ -74,6 +74,19 @@ def test_hosts_of_one_site_have_no_path(tmp_path):
     assert paths.capacity_bits_per_s(within) is None
 
 
+def test_hosts_of_a_site_share_its_link(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 4 }')
+    text = text.replace("[matrix]", "concurrency = 4\n[matrix]", 1)
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    shared, alone = cell(tmp_path, text, key), cell(tmp_path, synthetic.ROUND_TRIPS, key)
+    assert shared.hosts("near") == ["near-1", "near-2", "near-3", "near-4"] and shared.hosts("near-2") == ["near-2"]
+    assert alone.hosts("near") == ["near"]
+    assert paths.capacity_bits_per_s(shared) == paths.capacity_bits_per_s(alone) > 0
+    # A host has no more than all of them.
+    one = text.replace('source_sites = ["near"]', 'source_sites = ["near-3"]')
+    assert paths.capacity_bits_per_s(cell(tmp_path, one, key)) == paths.capacity_bits_per_s(alone)
+
+
 def test_a_plan_counts_everything(tmp_path):
     whole, found = cells(tmp_path, synthetic.MULTI_SOURCE)
     estimate = plan.make(whole, found)

@@ -228,6 +228,31 @@ def test_figures_are_below_what_paths_carry(tmp_path, gridlane, own_state):
     assert not leftovers(own_state)
 
 
+def test_hosts_of_a_site_take_turns(tmp_path, gridlane, own_state):
+    text = EMULATED.replace('{ name = "near" }', '{ name = "near", count = 2 }')
+    text = text.replace('{ name = "client", role', '{ name = "client", count = 2, role').replace(
+        "blocks = 2", "blocks = 1"
+    )
+    text = text.replace('server = ["gridlane", "nginx"]\nsources = [1, 2]', 'server = ["gridlane"]\nconcurrency = [3]')
+    lab = Lab(tmp_path, text, gridlane)
+    lab.run()
+    runs = lab.of(Run)
+    assert len(runs) == 2
+    for run in runs:
+        assert run.status is Status.OK, (run.cell_key, run.status, run.reason)
+        rows = sorted(lab.transfers(run), key=lambda row: row.number)
+        hosts = [row.sources[0].split("/")[2].partition(":")[0] for row in rows]
+        assert hosts == ["near-1", "near-2", "near-1"]
+        # Rows name the sites, as the scenario does.
+        assert {(row.source_site, row.target_site) for row in rows} == {("near", "client")}
+        # Of the link that they share, and not of each.
+        assert run.capacity_bits_per_s < 80e6 and 3 * 1_500_000 * 8 / run.wall_s < 1.02 * run.capacity_bits_per_s
+        assert run.interface_bytes > 3 * 1_500_000
+        checks = {(row.sender, row.receiver) for row in lab.of(PathCheck) if row.run_id == run.run_id}
+        assert checks == {("near-1", "client-1"), ("near-2", "client-2")}
+    assert not leftovers(own_state)
+
+
 def test_events_load_and_both_directions(tmp_path, gridlane):
     text = EMULATED.replace(
         "[data]",

@@ -93,7 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     one = add("run", _run, "runs a scenario, keeps its rows in a directory, and makes the report")
     takes_scenario(one, optional=True)
     takes_places(one)
-    one.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory")
+    # Tools and servers run in other directories.
+    one.add_argument("--out", type=_absolute, required=True, metavar="DIR", help="the run directory")
     one.add_argument("--resume", action="store_true", help="go on with the run in --out after its last whole block")
     one.add_argument("--note", default="", help="kept with the results")
     one.add_argument("--anyway", action="store_true", help="run what the plan says does not fit")
@@ -413,6 +414,10 @@ def _exit_on_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _positive(text: str) -> int:

@@ -96,11 +96,17 @@ class Site(_Model):
 
     name: HostName
     role: Literal["origin", "client", "cache", "redirector", "transfer"] = "origin"
-    # So many hosts behind one link, called NAME-1, NAME-2, …
+    # So many hosts behind one link, called NAME-1, NAME-2, … [work] names one of them, or the site: its transfers are
+    # then spread over the hosts in turn, the first of a source to the first of the target.
     count: Count = 1
     # Where its files are. A slow disk is emulated by a rate.
     storage: Literal["tmpfs", "disk"] = "tmpfs"
     storage_rate_bytes_per_s: Number | None = None
+
+    def hosts(self) -> list[str]:
+        """The names of its hosts, as far as their number is known."""
+        count = self.count if isinstance(self.count, int) else 1
+        return [self.name] if count == 1 else [f"{self.name}-{number}" for number in range(1, count + 1)]
 
 
 class Link(_Model):
@@ -165,11 +171,7 @@ class Event(_Model):
 
 def _host_names(sites: list[Site]) -> set[str]:
     """The names of all hosts, as far as their number is known."""
-    names = {site.name for site in sites}
-    for site in sites:
-        if isinstance(site.count, int) and site.count > 1:
-            names |= {f"{site.name}-{number}" for number in range(1, site.count + 1)}
-    return names
+    return {name for site in sites for name in (site.name, *site.hosts())}
 
 
 class Topology(_Model):
@@ -496,11 +498,12 @@ class Scenario(_Model):
         """The names of emulated sites, those of several hosts by host; or of endpoints."""
         if self.topology is None:
             return [endpoint.name for endpoint in self.endpoint]
-        names = []
-        for site in self.topology.site:
-            hosts = site.count if isinstance(site.count, int) else 1
-            names += [site.name] if hosts == 1 else [f"{site.name}-{number}" for number in range(1, hosts + 1)]
-        return names
+        return [host for site in self.topology.site for host in site.hosts()]
+
+    def hosts(self, place: str) -> list[str]:
+        """The hosts that a place stands for: those of a site, or the one that it is."""
+        sites = self.topology.site if self.topology is not None else []
+        return next((site.hosts() for site in sites if site.name == place), [place])
 
     def references(self) -> set[str]:
         """The factors that some value of the scenario refers to."""

@@ -84,11 +84,11 @@ class RunPlan:
                 found.append(way.target)
             else:
                 found += [*way.sources, *([way.target] if kind in THIRD_PARTY else [])]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(host for place in found for host in self._scenario.hosts(place)))
 
     def killed_places(self) -> set[str]:
         """Places whose servers an event has ended."""
-        return {event.site for event in self._events if event.site is not None}
+        return {host for event in self._events if event.site is not None for host in self._scenario.hosts(event.site)}
 
     def changed_links(self) -> list[str]:
         """Links that an event has changed."""
@@ -230,7 +230,8 @@ class RunPlan:
         raw = self._raw if self.transfers == 1 and not work.duration_s else self._raw / f"{number}"
         for path in (scratch, directory, raw):
             path.mkdir(parents=True, exist_ok=True)
-        sources, target, local = self._ends(way, number, made, directory)
+        at = self._between_hosts(way, number)
+        sources, target, local = self._ends(at, number, made, directory)
         task = Task(
             scenario=scenario,
             sources=sources,
@@ -249,15 +250,24 @@ class RunPlan:
             driver=self._driver,
             scenario=scenario,
             task=task,
-            agent=self._sites.agent(HOST if work.kind == "memory_copy" else self._client_place()),
+            agent=self._sites.agent(HOST if work.kind == "memory_copy" else self._client_place(number)),
             source_sites=way.sources,
             target_site=way.target,
             original=made,
             local_target=local,
             directory=directory if local is not None and local.parent == directory else None,
             raw=raw,
-            rate_bytes_per_s=self._target_rate(way),
+            rate_bytes_per_s=self._target_rate(at),
         )
+
+    def _between_hosts(self, way: Way, number: int) -> Way:
+        """The hosts between which a transfer goes, where sites have several: in turn."""
+        return Way(way.scenario, tuple(self._host(source, number) for source in way.sources),
+                   self._host(way.target, number))  # fmt: skip
+
+    def _host(self, place: str, number: int) -> str:
+        hosts = self._scenario.hosts(place)
+        return hosts[number % len(hosts)]
 
     def _ends(self, way: Way, number: int, made: Made, directory: Path) -> tuple[tuple[str, ...], str, Path | None]:
         """Sources, target, and where the target is on this machine."""
@@ -303,14 +313,14 @@ class RunPlan:
         endpoint = next(endpoint for endpoint in self._scenario.endpoint if endpoint.name == place)
         return f"{str(endpoint.url(protocol)).rstrip('/')}/gridlane-lab-{self._scenario.name}/put-{name}", None
 
-    def _client_place(self) -> str:
+    def _client_place(self, number: int) -> str:
         """Where the program runs that is timed: of a third-party copy at a client, beside a server if there is none."""
         work, topology = self._scenario.work, self._scenario.topology
         if topology is not None and self.is_third_party:
             for site in topology.site:
-                if site.role == "client" and site.name in self._sites.places:
-                    return site.name
-        return work.target_site
+                if site.role == "client":
+                    return self._host(site.name, number)
+        return self._host(work.target_site, number)
 
     def _compare(self, comparer: Comparer, attempt: Attempt) -> Future[Comparison] | None:
         job = attempt.job
@@ -328,9 +338,13 @@ class RunPlan:
         if self._scenario.work.kind == "memory_copy" or self._scenario.topology is None:
             return
         for way in self._ways:
-            for source in way.sources:
-                if source != way.target:
-                    yield source, way.target
+            # As many as there are: each host of either end is in one of them.
+            ends = [self._scenario.hosts(place) for place in (*way.sources, way.target)]
+            for number in range(max(map(len, ends))):
+                between = self._between_hosts(way, number)
+                for source in between.sources:
+                    if source != between.target:
+                        yield source, between.target
 
     def _senders(self) -> list[str]:
         return list(dict.fromkeys(sender for sender, _ in self.asked.pairs))
@@ -348,15 +362,20 @@ class RunPlan:
     def _happen(self, event: Event, elapsed_s: float) -> None:
         if event.link is not None:
             self._sites.change(event)
-        elif event.site is not None and event.site in self._servers:
-            server = self._servers[event.site]
-            if event.server == "kill":
-                server.kill()
-            else:
-                server.restart()
-                self._workspace.add_process(server.pid)
+        elif event.site is not None:
+            for host in self._scenario.hosts(event.site):
+                self._happen_to(self._servers.get(host), event)
         done = event.model_dump(exclude_defaults=True)
         self._happened.append({"began_s": elapsed_s, **done})
+
+    def _happen_to(self, server: RunningServer | None, event: Event) -> None:
+        if server is None:
+            return
+        if event.server == "kill":
+            server.kill()
+        else:
+            server.restart()
+            self._workspace.add_process(server.pid)
 
     def _sample(self, run: rows.RunFacts, elapsed_s: float) -> None:
         now = self._sent(self._senders())
