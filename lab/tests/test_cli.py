@@ -188,6 +188,40 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     assert "24 without a figure" in capsys.readouterr().err
 
 
+def test_a_run_that_takes_too_long_ends_in_order(file, gridlane, capsys, tmp_path):
+    given = []
+
+    def late(whole, cells, directory, experiment_id, options, progress):
+        given.append(options.total_s)
+        made = runner(whole, cells, directory, experiment_id, options, progress)
+        original = made.turn
+
+        def turn(one):
+            for row in original(one):
+                if isinstance(row, record.Run) and one.block == 1 and options.total_s is not None:
+                    row = dataclasses.replace(row, status=record.Status.NOT_RUN, reason="it was over")
+                yield row
+
+        made.turn = turn
+        return made
+
+    registry._runner = late
+    arguments = ["run", file, "--gridlane", gridlane, "--work", str(tmp_path)]
+    said = refused_in_the_end(capsys, ExitCode.TIMEOUT, *arguments, "--out", str(tmp_path / "out"))
+    assert "24 runs did not begin" in said and "total_s = 3600" in said
+    results = record.read_results(tmp_path / "out")
+    assert results.is_complete and results["run"].height == 48
+    assert "24 runs did not begin" in (tmp_path / "out/report/index.html").read_text()
+    # Whoever wants it anyway has all of it.
+    assert cli.main([*arguments, "--anyway", "--out", str(tmp_path / "anyway")]) == ExitCode.OK
+    assert given == [3600.0, None]
+
+
+def refused_in_the_end(capsys, code, *arguments):
+    assert cli.main(list(arguments)) == code
+    return capsys.readouterr().err.splitlines()[-1]
+
+
 def test_the_run_directory_is_found_from_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli._parser().parse_args(["run", "a.toml", "--out", "here"]).out == tmp_path / "here"

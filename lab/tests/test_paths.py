@@ -100,6 +100,35 @@ def test_a_plan_counts_everything(tmp_path):
     assert estimate.assumed_cells == 0 and estimate.cut_cells == 0
 
 
+def test_time_of_what_moves_no_file_and_of_what_lasts(tmp_path):
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    text = synthetic.ROUND_TRIPS
+    one = cell(tmp_path, text, key)
+    capacity, size = paths.capacity_bits_per_s(one), one.file_of().size_bytes
+
+    def with_work(options=None, **changes):
+        tool = one.tool[0].model_copy(update={"options": options or {}})
+        return one.model_copy(update={"work": one.work.model_copy(update=changes), "tool": [tool]})
+
+    # iperf3 moves as much as a file has, or lasts as long as it is told.
+    assert plan.run_s(with_work(kind="raw_network"))[0] == pytest.approx(size * 8 / capacity)
+    assert plan.run_s(with_work(kind="raw_network", options={"seconds": 2.0})) == (2.0, False)
+    # What has begun in time is half done at the end in the mean; the limit is that of a transfer, not of the run.
+    lasting = with_work(duration_s=5000.0, concurrency=4)
+    assert plan.run_s(lasting)[0] == pytest.approx(5000 + min(4 * size * 8 / capacity / 2, lasting.limits.transfer_s))
+    assert plan.limited_s(lasting) == plan.run_s(lasting)[0] > lasting.limits.transfer_s
+    assert plan.limited_s(with_work(file=one.work.file)) <= one.limits.transfer_s
+
+
+def test_servers_take_their_time(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 3 }')
+    (whole, alone), (wider, several) = cells(tmp_path, synthetic.ROUND_TRIPS), cells(tmp_path, text)
+    more = plan.make(wider, several).time_s - plan.make(whole, alone).time_s
+    networks = plan.make(whole, alone).networks
+    # Two more hosts in each network of each block.
+    assert more == pytest.approx(2 * plan.SERVER_S * networks * whole.matrix.blocks)
+
+
 def test_a_plan_and_a_run_count_the_same(tmp_path):
     """What a run refuses for want of room, the plan refuses before."""
     text = synthetic.MULTI_SOURCE.replace('{ name = "near"', '{ name = "near", storage = "disk"', 1)

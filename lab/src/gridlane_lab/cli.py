@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=_absolute, required=True, metavar="DIR", help="the run directory")
     one.add_argument("--resume", action="store_true", help="go on with the run in --out after its last whole block")
     one.add_argument("--note", default="", help="kept with the results")
-    one.add_argument("--anyway", action="store_true", help="run what the plan says does not fit")
+    one.add_argument("--anyway", action="store_true", help="run what the plan says does not fit, however long it takes")
 
     one = add("report", _report, "makes the report of a run again, from its tables alone")
     one.add_argument("directory", type=Path, metavar="DIR")
@@ -186,22 +186,33 @@ def _run(options: argparse.Namespace) -> int:
         directory = RunDirectory.create(options.out, whole.to_json(), options.file.read_text())
     _exit_on_signals()
     with directory:
-        failed = _run_blocks(options, whole, cells, directory)
+        failed, not_run = _run_blocks(options, whole, cells, directory)
     print(_write_report(options.out))
     _judge(options.out)
+    if not_run:
+        raise LabError(
+            f"{not_run} runs did not begin: [limits] total_s = {whole.limits.total_s:g} was over",
+            where=f"scenario {whole.name}",
+            hint="they have the status `not run`; raise the limit, or run less",
+            code=ExitCode.TIMEOUT,
+        )
     return ExitCode.SOME_FAILED if failed else ExitCode.OK
 
 
-def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Cell], directory: RunDirectory) -> bool:
-    """Runs the blocks that are missing, commits each, and writes the tables. Whether runs of gridlane failed."""
+def _run_blocks(
+    options: argparse.Namespace, whole: Scenario, cells: Sequence[Cell], directory: RunDirectory
+) -> tuple[bool, int]:
+    """Runs the blocks that are missing, commits each, and writes the tables. Whether runs of gridlane failed, and how
+    many runs did not begin for want of time."""
     experiment_id = _experiment_id(options, whole, directory)
     blocks = [turns for turns in matrix.schedule(whole, cells) if turns]
     # Of these it is the experiment that some transfers fail.
     expiring = {cell.key for cell in cells if cell.scenario.work.expires()}
     left = [turns for turns in blocks if turns[0].block not in directory.committed_blocks]
     meter = Meter(sys.stderr, left)
-    settings = RunnerOptions(gridlane=_gridlane(options), work=options.work)
-    failed = False
+    total_s = None if options.anyway else whole.limits.total_s
+    settings = RunnerOptions(gridlane=_gridlane(options), work=options.work, total_s=total_s)
+    failed, not_run = False, 0
     try:
         with registry.runner()(whole, cells, directory, experiment_id, settings, meter.turn) as runner:
             for row in runner.environment():
@@ -212,6 +223,7 @@ def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Ce
                     directory.append(row)
                     if isinstance(row, record.Run):
                         meter.ended(is_success=row.status.is_success)
+                        not_run += row.status is Status.NOT_RUN
                         bad = {Status.WRONG_BYTES, Status.VOID}
                         if row.cell_key not in expiring:
                             bad.add(Status.FAILED)
@@ -225,7 +237,7 @@ def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Ce
         directory.append(claim)
     directory.commit(None)
     directory.finish()
-    return failed
+    return failed, not_run
 
 
 def _report(options: argparse.Namespace) -> int:

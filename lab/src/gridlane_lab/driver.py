@@ -305,6 +305,8 @@ class RunnerOptions:
     gridlane: Path
     # For files, targets and servers. The runner makes a directory of its own in it, and removes that.
     work: Path
+    # No run begins later than so long after the runner's beginning: its rows have the status `not run`. None: any time.
+    total_s: float | None = None
 
 
 # Called when a turn begins, with what is being done: `network`, `transfer`, `compare`.

@@ -84,6 +84,7 @@ class LabRunner(Runner):
         self._segment: Segment | None = None
         self._networks = 0
         self._availability: dict[str, Availability] = {}
+        self._began_s = time.monotonic()
 
     # --- Around all blocks ------------------------------------------------------------------------------------------
 
@@ -159,6 +160,10 @@ class LabRunner(Runner):
             network_key=_key(scenario),
             started_utc=record.utc_now(),
         )
+        late = _too_late(self._options.total_s, time.monotonic() - self._began_s)
+        if late:
+            yield from rows.without_transfers(run, Status.NOT_RUN, late, "")
+            return
         run.raw = self._directory.raw(run.run_id)
         tool = scenario.tool[0]
         driver = registry.tool(tool.driver)
@@ -379,6 +384,13 @@ class LabRunner(Runner):
 
 class _ServerError(LabError):
     """A server does not start: the tool is not at fault, and has no figure."""
+
+
+def _too_late(total_s: float | None, elapsed_s: float) -> str:
+    """Why no run begins any more; empty while there is time."""
+    if total_s is None or elapsed_s <= total_s:
+        return ""
+    return f"[limits] total_s = {total_s:g} was over"
 
 
 def _trouble(server: RunningServer) -> str | None:
