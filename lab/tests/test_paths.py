@@ -120,13 +120,19 @@ def test_time_of_what_moves_no_file_and_of_what_lasts(tmp_path):
     assert plan.limited_s(with_work(file=one.work.file)) <= one.limits.transfer_s
 
 
-def test_servers_take_their_time(tmp_path):
+def test_networks_and_servers_that_a_run_makes(tmp_path):
+    whole, found = cells(tmp_path, synthetic.ROUND_TRIPS)
+    networks, servers = plan.starts(whole, found)
+    distinct = len({one.scenario.network_key() for one in found})
+    # The network that a block ends with may be the one that the next begins with.
+    assert distinct > 1 and (distinct - 1) * whole.matrix.blocks < networks <= distinct * whole.matrix.blocks
+    assert servers == networks
     text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 3 }')
-    (whole, alone), (wider, several) = cells(tmp_path, synthetic.ROUND_TRIPS), cells(tmp_path, text)
-    more = plan.make(wider, several).time_s - plan.make(whole, alone).time_s
-    networks = plan.make(whole, alone).networks
-    # Two more hosts in each network of each block.
-    assert more == pytest.approx(2 * plan.SERVER_S * networks * whole.matrix.blocks)
+    assert plan.starts(*cells(tmp_path, text)) == (networks, 3 * servers)
+    # One network for all blocks, with the servers of three sites.
+    assert plan.starts(*cells(tmp_path, synthetic.MULTI_SOURCE)) == (1, 3)
+    fresh = synthetic.MULTI_SOURCE.replace("[data]", "[host]\nfresh_namespaces = true\n[data]", 1)
+    assert plan.starts(*cells(tmp_path, fresh))[0] == plan.make(*cells(tmp_path, fresh)).runs
 
 
 def test_a_plan_and_a_run_count_the_same(tmp_path):

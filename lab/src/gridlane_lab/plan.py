@@ -15,18 +15,18 @@ from pathlib import Path
 from gridlane_lab import paths, space
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.machine import available_memory_bytes
-from gridlane_lab.matrix import Cell
+from gridlane_lab.matrix import Cell, schedule
 from gridlane_lab.scenario import Scenario
 from gridlane_lab.units import bytes_text, seconds_text
 
 # Tools need so much longer than the bound, in the mean over those that were measured.
 SLOWNESS = 1.3
 # Start and clean-up of one run with its checks of the paths; comparison and the first touch of the memory by bytes.
-RUN_S = 0.6
+RUN_S = 0.35
 COMPARE_BYTES_PER_S = 1.5e9
-# A network with its authority and the first check of its rates, once in each block; each server in it.
-NETWORK_S = 1.5
-SERVER_S = 0.5
+# A network with its authority and the checks of its rates, each time that it is made; each server in it.
+NETWORK_S = 2.0
+SERVER_S = 0.3
 # Where the paths say nothing.
 ASSUMED_BYTES_PER_S = 250e6
 # Writing of files before the first run.
@@ -61,7 +61,6 @@ def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
     time_s, moved, runs = 0.0, 0.0, 0
     assumed = cut = 0
     warmup = scenario.matrix.warmup_blocks
-    keys = {cell.key: cell.scenario.network_key() for cell in cells}
     for cell in cells:
         seconds, is_assumed = run_s(cell.scenario)
         assumed += is_assumed
@@ -71,16 +70,14 @@ def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
         time_s += times * (limited_s(cell.scenario) + RUN_S + size / COMPARE_BYTES_PER_S)
         moved += times * size
         runs += times
-    for block in range(-warmup, scenario.matrix.blocks):
-        taking = [cell for cell in cells if block < cell.blocks]
-        time_s += NETWORK_S * len({keys[cell.key] for cell in taking})
-        time_s += SERVER_S * len({(keys[cell.key], *server) for cell in taking for server in _servers(cell.scenario)})
+    networks, servers = starts(scenario, cells)
+    time_s += NETWORK_S * networks + SERVER_S * servers
     made = space.files(cells)
     needed = space.needs(cells)
     return Plan(
         cells=len(cells),
         runs=runs,
-        networks=len(set(keys.values())),
+        networks=len({cell.scenario.network_key() for cell in cells}),
         time_s=time_s + (made.memory_bytes + made.disk_bytes) / MAKE_BYTES_PER_S,
         moved_bytes=moved,
         memory_bytes=needed.memory_bytes + PROGRAMS_BYTES,
@@ -113,6 +110,22 @@ def run_s(scenario: Scenario) -> tuple[float, bool]:
         reads = read.fraction * scenario.file_of().size_bytes / read.event_bytes
         seconds += reads * ((found.round_trip_s if found else 0.0) + READ_S)
     return seconds, is_assumed
+
+
+def starts(scenario: Scenario, cells: Sequence[Cell]) -> tuple[int, int]:
+    """How many networks are made in the order of the runs, and how many servers are started in them. Pure."""
+    keys = {cell.key: cell.scenario.network_key() for cell in cells}
+    wanted = {cell.key: _servers(cell.scenario) for cell in cells}
+    networks = servers = 0
+    current, running = "", set[tuple[str, str, str]]()
+    for turns in schedule(scenario, cells):
+        for turn in turns:
+            cell = turn.cell
+            if keys[cell.key] != current or cell.scenario.host.fresh_namespaces:
+                networks, current, running = networks + 1, keys[cell.key], set()
+            servers += len(set(wanted[cell.key]) - running)
+            running |= set(wanted[cell.key])
+    return networks, servers
 
 
 def limited_s(scenario: Scenario) -> float:
