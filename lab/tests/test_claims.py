@@ -87,6 +87,19 @@ def test_a_failure_of_the_baseline_leaves_the_pair_out(tmp_path):
     assert row.verdict == "holds" and row.blocks == 6
 
 
+def test_what_did_not_begin_counts_nowhere(tmp_path):
+    late = [observed(tool, 6, None, status=Status.NOT_RUN) for tool in ("aria2c", "gridlane")]
+    row = judge(tmp_path, RATIO + "least = 1.1", [*pairs([1.2] * 6), *late])
+    assert row.verdict == "holds" and row.blocks == 6 and row.failed_rows == 0
+    # The baseline of the block was there, and the run of the variant was not.
+    half = [*pairs([1.2] * 6), observed("aria2c", 6, 50.0), observed("gridlane", 6, None, status=Status.NOT_RUN)]
+    assert judge(tmp_path, RATIO + "least = 1.1", half).verdict == "holds"
+    success = 'kind = "success"\nvariant = { tool = "gridlane" }\nleast = 0.1'
+    row = judge(tmp_path, success, half)
+    assert row.estimate == 1
+    assert judge(tmp_path, success, late).verdict == "not measured"
+
+
 def test_less_may_be_better(tmp_path):
     times = [
         observed(tool, block, value, response="wall_s")

@@ -89,6 +89,19 @@ def test_hosts_of_one_site_have_no_path(tmp_path):
     assert paths.capacity_bits_per_s(within) is None
 
 
+def test_hosts_of_a_site_share_its_link(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 4 }')
+    text = text.replace("[matrix]", "concurrency = 4\n[matrix]", 1)
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    shared, alone = cell(tmp_path, text, key), cell(tmp_path, synthetic.ROUND_TRIPS, key)
+    assert shared.hosts("near") == ["near-1", "near-2", "near-3", "near-4"] and shared.hosts("near-2") == ["near-2"]
+    assert alone.hosts("near") == ["near"]
+    assert paths.capacity_bits_per_s(shared) == paths.capacity_bits_per_s(alone) > 0
+    # A host has no more than all of them.
+    one = text.replace('source_sites = ["near"]', 'source_sites = ["near-3"]')
+    assert paths.capacity_bits_per_s(cell(tmp_path, one, key)) == paths.capacity_bits_per_s(alone)
+
+
 def test_a_plan_counts_everything(tmp_path):
     whole, found = cells(tmp_path, synthetic.MULTI_SOURCE)
     estimate = plan.make(whole, found)
@@ -100,6 +113,41 @@ def test_a_plan_counts_everything(tmp_path):
     assert estimate.memory_bytes == 501_000_000 + 500_000_000 + plan.PROGRAMS_BYTES
     assert 300 < estimate.time_s < 1200
     assert estimate.assumed_cells == 0 and estimate.cut_cells == 0
+
+
+def test_time_of_what_moves_no_file_and_of_what_lasts(tmp_path):
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    text = synthetic.ROUND_TRIPS
+    one = cell(tmp_path, text, key)
+    capacity, size = paths.capacity_bits_per_s(one), one.file_of().size_bytes
+
+    def with_work(options=None, **changes):
+        tool = one.tool[0].model_copy(update={"options": options or {}})
+        return one.model_copy(update={"work": one.work.model_copy(update=changes), "tool": [tool]})
+
+    # iperf3 moves as much as a file has, or lasts as long as it is told.
+    assert plan.run_s(with_work(kind="raw_network"))[0] == pytest.approx(size * 8 / capacity)
+    assert plan.run_s(with_work(kind="raw_network", options={"seconds": 2.0})) == (2.0, False)
+    # What has begun in time is half done at the end in the mean; the limit is that of a transfer, not of the run.
+    lasting = with_work(duration_s=5000.0, concurrency=4)
+    assert plan.run_s(lasting)[0] == pytest.approx(5000 + min(4 * size * 8 / capacity / 2, lasting.limits.transfer_s))
+    assert plan.limited_s(lasting) == plan.run_s(lasting)[0] > lasting.limits.transfer_s
+    assert plan.limited_s(with_work(file=one.work.file)) <= one.limits.transfer_s
+
+
+def test_networks_and_servers_that_a_run_makes(tmp_path):
+    whole, found = cells(tmp_path, synthetic.ROUND_TRIPS)
+    networks, servers = plan.starts(whole, found)
+    distinct = len({one.scenario.network_key() for one in found})
+    # The network that a block ends with may be the one that the next begins with.
+    assert distinct > 1 and (distinct - 1) * whole.matrix.blocks < networks <= distinct * whole.matrix.blocks
+    assert servers == networks
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 3 }')
+    assert plan.starts(*cells(tmp_path, text)) == (networks, 3 * servers)
+    # One network for all blocks, with the servers of three sites.
+    assert plan.starts(*cells(tmp_path, synthetic.MULTI_SOURCE)) == (1, 3)
+    fresh = synthetic.MULTI_SOURCE.replace("[data]", "[host]\nfresh_namespaces = true\n[data]", 1)
+    assert plan.starts(*cells(tmp_path, fresh))[0] == plan.make(*cells(tmp_path, fresh)).runs
 
 
 def test_a_plan_and_a_run_count_the_same(tmp_path):

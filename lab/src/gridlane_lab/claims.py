@@ -48,8 +48,9 @@ HOLDS, FAILS, UNDECIDED, POINTS, NOT_MEASURED = "holds", "does not hold", "undec
 
 
 def evaluate(scenario: Scenario, observations: Sequence[Observation], experiment_id: str) -> list[ClaimRow]:
-    """All claims of a scenario, with Holm over those that have a test."""
-    rows = [_judge(claim, scenario, observations, experiment_id) for claim in scenario.analysis.claim]
+    """All claims of a scenario, with Holm over those that have a test. A run that did not begin says nothing."""
+    begun = [one for one in observations if one.status is not Status.NOT_RUN]
+    rows = [_judge(claim, scenario, begun, experiment_id) for claim in scenario.analysis.claim]
     adjusted = statistics.holm([row.p_value for row in rows])
     return [replace(row, p_value_holm=p) for row, p in zip(rows, adjusted, strict=True)]
 
@@ -201,7 +202,7 @@ def pair_by_block(
         key = _pair_key(one, claim_factors)
         value = one.value(response)
         failed += value is None
-        if key in others and one.status is not Status.NOT_AVAILABLE:
+        if key in others and one.status not in (Status.NOT_AVAILABLE, Status.NOT_RUN):
             firsts.setdefault(one.block, []).append(worst if value is None else value)
             seconds.setdefault(one.block, []).append(others[key])
     return (

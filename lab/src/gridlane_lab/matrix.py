@@ -276,11 +276,17 @@ def _cause_against_work(scenario: Scenario) -> str:
     """What no tool can do, or what the scenario does not have."""
     work, places = scenario.work, scenario.places()
     scenario.file_of()
+    if work.auth != "none" and work.credential_lifetime_s and (not work.duration_s or scenario.topology is None):
+        raise _refusal(
+            scenario,
+            "[work] credential_lifetime_s is about emulated sites, and transfers that follow one another for a time",
+            "give [work] duration_s and [topology], or leave it out",
+        )
     if work.kind == "memory_copy":
         return ""
     sources = work.chosen_sources()
     for place in [*sources, *work.source_sites, *([work.target_site] if scenario.topology else [])]:
-        if place not in places:
+        if not set(scenario.hosts(place)) <= set(places):
             raise _refusal(
                 scenario, f"[work] names {place!r}, which is no site and no endpoint", f"there are: {', '.join(places)}"
             )
@@ -301,7 +307,8 @@ def _cause_against_work(scenario: Scenario) -> str:
         if server is None:
             known = ", ".join(server.name for server in scenario.server) or "none"
             raise _refusal(scenario, f"[work] server = {work.server!r} is no [[server]]", f"there are: {known}")
-        missing = [place for place in sources if place not in scenario.server_sites(server)]
+        at = scenario.server_sites(server)
+        missing = [host for place in sources for host in scenario.hosts(place) if host not in at]
         if missing:
             return f"no server {server.name} at {', '.join(missing)}"
     return ""

@@ -61,6 +61,8 @@ class Status(StrEnum):
     WRONG_BYTES = "wrong bytes"
     # The tool, or the server, is not on this machine.
     NOT_AVAILABLE = "not available"
+    # The time of the scenario was up before it began: nothing is known of the tool.
+    NOT_RUN = "not run"
     # The path or the machine did not keep what was promised: the figures mean nothing.
     VOID = "void"
 

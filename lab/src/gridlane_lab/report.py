@@ -147,7 +147,12 @@ def _summary(scenario: Scenario, results: Results, observed: Sequence[Observatio
     void = statuses.get(str(Status.VOID), 0)
     if void:
         lines.append(f"<p class=warning>{void} runs are void: paths or machine did not keep what was promised.</p>")
-    blocks = len({one.block for one in observed})
+    not_run = statuses.get(str(Status.NOT_RUN), 0)
+    if not_run:
+        lines.append(
+            f"<p class=warning>{not_run} runs did not begin: the time of the scenario was over. They count nowhere.</p>"
+        )
+    blocks = len({one.block for one in observed if one.status is not Status.NOT_RUN})
     if blocks < statistics.CLAIM_BLOCKS_MIN:
         lines.append(
             f"<p class=warning>{blocks} blocks. From fewer than {statistics.CLAIM_BLOCKS_MIN} nothing is claimed: "
@@ -564,7 +569,9 @@ def _failures(results: Results, observed: Sequence[Observation]) -> str:
         rows = rows[:FAILURES_MAX]
     transfers = results["transfer"]
     proportions = []
-    joined = transfers.join(results["run"].select("run_id", "tool", "block"), on="run_id").filter(pl.col("block") >= 0)
+    joined = transfers.join(results["run"].select("run_id", "tool", "block"), on="run_id").filter(
+        (pl.col("block") >= 0) & (pl.col("status") != str(Status.NOT_RUN))
+    )
     for tool, group in joined.group_by("tool", maintain_order=True):
         good = sum(Status(status).is_success for status in group["status"])
         interval = statistics.wilson(good, group.height)

@@ -23,6 +23,7 @@ _WORST = (
     Status.FAILED,
     Status.CUT_OFF,
     Status.NOT_AVAILABLE,
+    Status.NOT_RUN,
     Status.VOID,
     Status.UNVERIFIED,
     Status.OK,

@@ -70,6 +70,7 @@ Number = Annotated[float, Field(ge=0), _Reference]
 Ratio = Annotated[float, Field(ge=0, le=1), _Reference]
 Bytes = Annotated[int, Field(ge=0), BeforeValidator(lambda v: parse_bytes(v) if isinstance(v, str) else v), _Reference]
 Rate = Annotated[float, Field(gt=0), BeforeValidator(lambda v: parse_rate(v) if isinstance(v, str) else v), _Reference]
+Flag = Annotated[bool, _Reference]
 Option = Annotated[str | int | float | bool | list[str], _Reference]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+/-]*$", max_length=60)]
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
@@ -96,11 +97,17 @@ class Site(_Model):
 
     name: HostName
     role: Literal["origin", "client", "cache", "redirector", "transfer"] = "origin"
-    # So many hosts behind one link, called NAME-1, NAME-2, …
+    # So many hosts behind one link, called NAME-1, NAME-2, … [work] names one of them, or the site: its transfers are
+    # then spread over the hosts in turn, the first of a source to the first of the target.
     count: Count = 1
     # Where its files are. A slow disk is emulated by a rate.
     storage: Literal["tmpfs", "disk"] = "tmpfs"
     storage_rate_bytes_per_s: Number | None = None
+
+    def hosts(self) -> list[str]:
+        """The names of its hosts, as far as their number is known."""
+        count = self.count if isinstance(self.count, int) else 1
+        return [self.name] if count == 1 else [f"{self.name}-{number}" for number in range(1, count + 1)]
 
 
 class Link(_Model):
@@ -165,11 +172,7 @@ class Event(_Model):
 
 def _host_names(sites: list[Site]) -> set[str]:
     """The names of all hosts, as far as their number is known."""
-    names = {site.name for site in sites}
-    for site in sites:
-        if isinstance(site.count, int) and site.count > 1:
-            names |= {f"{site.name}-{number}" for number in range(1, site.count + 1)}
-    return names
+    return {name for site in sites for name in (site.name, *site.hosts())}
 
 
 class Topology(_Model):
@@ -326,10 +329,22 @@ class Work(_Model):
     duration_s: Number = 0.0
     # Other traffic on the same path, of this rate.
     competing_rate_bits_per_s: Number = 0.0
+    # A failed transfer of a lane is followed by the next one so much later, as by the rules of transfer services.
+    pause_after_failure_s: Number = 0.0
+    # What clients show, and servers of emulated sites want.
     auth: Annotated[Literal["none", "token", "proxy"], _Reference] = "none"
+    # At emulated sites: how long after the beginning of the transfers it ends (0: not before they have ended), and
+    # whether it is replaced in time, as by a cron job of a site. Only with `duration_s`.
+    credential_lifetime_s: Number = 0.0
+    credential_renewed: Flag = True
     read: Read | None = None
     # A label for what differs in ways that no other key says.
     mode: Str = ""
+
+    def expires(self) -> bool:
+        """Whether the credential ends while transfers go on: some of them have to fail."""
+        is_short = 0 < self.credential_lifetime_s < self.duration_s
+        return self.auth != "none" and is_short and not self.credential_renewed
 
     def chosen_sources(self) -> list[str]:
         """The sites that a run takes bytes from."""
@@ -506,11 +521,12 @@ class Scenario(_Model):
         """The names of emulated sites, those of several hosts by host; or of endpoints."""
         if self.topology is None:
             return [endpoint.name for endpoint in self.endpoint]
-        names = []
-        for site in self.topology.site:
-            hosts = site.count if isinstance(site.count, int) else 1
-            names += [site.name] if hosts == 1 else [f"{site.name}-{number}" for number in range(1, hosts + 1)]
-        return names
+        return [host for site in self.topology.site for host in site.hosts()]
+
+    def hosts(self, place: str) -> list[str]:
+        """The hosts that a place stands for: those of a site, or the one that it is."""
+        sites = self.topology.site if self.topology is not None else []
+        return next((site.hosts() for site in sites if site.name == place), [place])
 
     def references(self) -> set[str]:
         """The factors that some value of the scenario refers to."""

@@ -248,7 +248,7 @@ def wan_scenario(topology: Topology, host: Host, seed: int) -> str:
     for site in topology.site:
         if site.count > 1:
             routers.append(site.name)
-            inner += [(site.name, f"{site.name}-{number}") for number in range(1, site.count + 1)]
+            inner += [(site.name, host) for host in site.hosts()]
     lines = [
         f"sites = {json.dumps(list(_host_names(topology)))}",
         f"routers = {json.dumps(routers)}",
@@ -310,10 +310,7 @@ def _rate(bits_per_s: float) -> str:
 
 def _host_names(topology: Topology) -> Iterator[str]:
     for site in topology.site:
-        if site.count == 1:
-            yield site.name
-        else:
-            yield from (f"{site.name}-{number}" for number in range(1, site.count + 1))
+        yield from site.hosts()
 
 
 def _network_error(error: network.NetworkError) -> LabError:

@@ -83,7 +83,7 @@ def storage(scenario: Scenario) -> str:
 def storage_at(scenario: Scenario, place: str) -> str:
     """Where the files of a site, or of one host of it, are: `tmpfs` or `disk`."""
     for site in scenario.topology.site if scenario.topology is not None else ():
-        if place in (site.name, *(f"{site.name}-{number}" for number in range(1, site.count + 1))):
+        if place in (site.name, *site.hosts()):
             return site.storage
     return "tmpfs"
 

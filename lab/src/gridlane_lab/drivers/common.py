@@ -248,6 +248,7 @@ def message(text: str, pattern: str = r"error|fail|refused|denied|timed? ?out|un
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (r"no space left|disk quota|file too large", "destination", "write"),
     (r"checksum|digest|integrity|adler32|crc32c", "source", "verify"),
+    (r"(credential|proxy|certificate|token)\b.*\bexpired", "client", "authorise"),
     (r"certificate|ssl|tls|handshake", "network", "connect"),
     (r"could(n't| not) resolve|name or service not known|unknown host|getaddrinfo|resolution", "network", "resolve"),
     (

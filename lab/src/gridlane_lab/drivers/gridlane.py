@@ -142,6 +142,9 @@ def reading_of_cp(output: Output) -> Reading:
 
 
 def _scope(error: Mapping[str, Any]) -> str | None:
+    if error.get("class") == "denied" and error.get("fault") == "caller" and error.get("http_status") is None:
+        # Nobody was asked: a credential that has expired is not sent.
+        return "client"
     return _SCOPES_OF_CLASSES.get(str(error.get("class"))) or _SCOPES.get(str(error.get("fault")))
 
 
