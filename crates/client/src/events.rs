@@ -20,8 +20,8 @@ pub use common::{
 };
 pub use copy::{CopyLine, CopyLines, SourceLine, SourceProgress, Summary};
 pub use probe::{
-    CauseLine, ChoiceLine, ChosenLine, CredentialLine, CriterionLine, EndpointLine, FailedLine, LeftLine, PassedOverLine,
-    ProbeCounts, ProbeLine, ProbeSummary, RateLine, StepLine,
+    CauseLine, ChoiceLine, ChosenLine, CredentialLine, CriterionLine, EndpointLine, FailedLine, LeftLine,
+    PassedOverLine, ProbeCounts, ProbeLine, ProbeSummary, RateLine, StepLine,
 };
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};
 

@@ -362,7 +362,7 @@ pub const GUESSES_AGE_MAX: Duration = Duration::from_secs(4 * 3600);
 /// Addresses and users that are kept in mind because of wrong passwords: about 50 bytes each.
 pub const GUESSES_KEPT_MAX: usize = 65_536;
 
-// --- A probe of endpoints ------------------------------------------------------------------------
+// --- What a client accepts ---------------------------------------------------------------------
 
 /// Bytes of a list of endpoints: it is held in memory. A virtual organisation has some hundred.
 pub const PROBE_LIST_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -378,17 +378,12 @@ pub const PROBE_FOUND_BYTES_MAX: u64 = 1024 * 1024;
 pub const PROBE_SMALL_BYTES: u64 = 1024;
 /// Small files that are written and read: their median is told.
 pub const PROBE_SMALL_FILES: usize = 3;
-/// Bytes of the file that a probe measures a rate with.
-pub const PROBE_RATE_BYTES_MAX: u64 = 100_000_000_000;
 /// Bits of an IPv4 address by which networks of endpoints are told apart.
 pub const PROBE_NETWORK_IPV4_BITS: u8 = 16;
 /// The same of an IPv6 address: registries give a provider so many.
 pub const PROBE_NETWORK_IPV6_BITS: u8 = 32;
 /// Time for which a copy that was stopped may tidy up after itself, before it is left.
 pub const PROBE_GRACE: Duration = Duration::from_secs(5);
-
-// --- What a client accepts ---------------------------------------------------------------------
-
 /// Bytes of a response head.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header lines of a response.

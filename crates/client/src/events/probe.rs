@@ -304,7 +304,10 @@ impl ProbeLine {
             wanted,
             chosen: choice.chosen.iter().map(chosen).collect(),
             passed_over: passed_over.collect(),
-            criteria: criteria.into_iter().map(|(criterion, left)| CriterionLine { criterion, left }).collect(),
+            criteria: criteria
+                .into_iter()
+                .map(|(criterion, left)| CriterionLine { criterion, left })
+                .collect(),
         })
     }
 }

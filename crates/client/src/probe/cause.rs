@@ -129,16 +129,44 @@ mod tests {
         let not_trusted = |why: &str| error(Denied, &format!("its certificate is not trusted: {why}"));
         for (step, error, cause) in [
             (Step::Protocol, error(Unsupported, "gsiftp is not spoken"), "protocol: gsiftp is not spoken"),
-            (Step::Resolve, error(Network, "the name \"a.b\" has no address: x"), "resolve: the name has no address"),
+            (
+                Step::Resolve,
+                error(Network, "the name \"a.b\" has no address: x"),
+                "resolve: the name has no address",
+            ),
             (Step::Resolve, error(Timeout, "no address for \"a\" within 10 s"), "resolve: too slow"),
-            (Step::Connect, error(Network, "192.0.2.1:443: connection refused"), "connect: connection refused"),
-            (Step::Login, not_trusted("by this machine's clock it expired 3 h 05 min ago"), "login: certificate of the server expired"),
-            (Step::Login, not_trusted("its authority is not trusted here (UnknownIssuer)"), "login: authority of the server unknown"),
-            (Step::Login, not_trusted("it is for a.example, and not for b.example"), "login: certificate of another name"),
+            (
+                Step::Connect,
+                error(Network, "192.0.2.1:443: connection refused"),
+                "connect: connection refused",
+            ),
+            (
+                Step::Login,
+                not_trusted("by this machine's clock it expired 3 h 05 min ago"),
+                "login: certificate of the server expired",
+            ),
+            (
+                Step::Login,
+                not_trusted("its authority is not trusted here (UnknownIssuer)"),
+                "login: authority of the server unknown",
+            ),
+            (
+                Step::Login,
+                not_trusted("it is for a.example, and not for b.example"),
+                "login: certificate of another name",
+            ),
             (Step::Login, not_trusted("odd"), "login: certificate of the server not trusted"),
             (Step::List, error(Denied, "no").http_status(403), "list: HTTP 403, not allowed"),
-            (Step::List, error(Denied, "the server answered 3010 NotAuthorized: it does not allow this"), "list: 3010 NotAuthorized, not allowed"),
-            (Step::Read, error(ChecksumMismatch, "what comes back is not what was written"), "read: other bytes come back"),
+            (
+                Step::List,
+                error(Denied, "the server answered 3010 NotAuthorized: it does not allow this"),
+                "list: 3010 NotAuthorized, not allowed",
+            ),
+            (
+                Step::Read,
+                error(ChecksumMismatch, "what comes back is not what was written"),
+                "read: other bytes come back",
+            ),
             (Step::WriteRate, error(Timeout, "not done within 15 s"), "write rate: too slow"),
         ] {
             assert_eq!(Cause::of(step, &error).to_string(), cause, "{error}");

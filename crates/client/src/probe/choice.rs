@@ -240,11 +240,9 @@ pub fn choose(sites: &[Site], reports: &[Report], criteria: &Criteria) -> Choice
     let mut lost = [0; 4];
     for (at, (site, of_site)) in sites.iter().zip(&of_site).enumerate() {
         match judge(of_site, criteria) {
-            Ok((figures, used)) => candidates.push(Candidate {
-                site: at,
-                figures,
-                places: places(site, &used, criteria.apart),
-            }),
+            Ok((figures, used)) => {
+                candidates.push(Candidate { site: at, figures, places: places(site, &used, criteria.apart) })
+            }
             Err(why) => {
                 let criterion = match why {
                     Why::Unspoken(_) => 0,

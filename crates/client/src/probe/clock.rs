@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(clock.left(), Duration::from_secs(1));
         assert!(clock.bound(forever()).await.is_err());
         assert_eq!(clock.left(), Duration::ZERO);
-        let (_, longer) = (tell.send(true), Clock::new(Duration::from_secs(9), Duration::from_secs(9), clock.stop.clone()));
+        let (_, longer) =
+            (tell.send(true), Clock::new(Duration::from_secs(9), Duration::from_secs(9), clock.stop.clone()));
         assert!(longer.is_stopped());
         assert_eq!(longer.bound(forever()).await.unwrap_err().kind(), ErrorKind::Interrupted);
     }

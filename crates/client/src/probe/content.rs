@@ -85,7 +85,8 @@ impl Content {
         let mut at = offset;
         for part in bytes.chunks(expected.len()) {
             let count = self.fill(&mut expected[..part.len()], at);
-            let same = part.iter().zip(&expected[..count]).take_while(|(found, wanted)| found == wanted).count();
+            let same =
+                part.iter().zip(&expected[..count]).take_while(|(found, wanted)| found == wanted).count();
             if same < part.len() {
                 return Some(at + same as u64);
             }
@@ -176,7 +177,8 @@ impl Sink {
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let before = self.tally.bytes();
-        if let Some(at) = self.expected.as_ref().and_then(|expected| expected.first_difference(bytes, before)) {
+        if let Some(at) = self.expected.as_ref().and_then(|expected| expected.first_difference(bytes, before))
+        {
             return Err(differs(format!("what comes back is not what was written, from byte {at} on")));
         }
         let wanted = self.bytes_max.saturating_sub(before).min(bytes.len() as u64);

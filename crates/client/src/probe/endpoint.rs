@@ -6,9 +6,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{
-    PROBE_FOUND_BYTES_MAX, PROBE_LISTED_MAX, PROBE_SMALL_BYTES, PROBE_SMALL_FILES,
-};
+use gridlane_core::limits::{PROBE_FOUND_BYTES_MAX, PROBE_LISTED_MAX, PROBE_SMALL_BYTES, PROBE_SMALL_FILES};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::http::Purpose;
@@ -156,7 +154,12 @@ impl Probing {
     }
 
     /// Makes a step that is bound by itself, and notes its end; `None`: it failed, or there was no time for it.
-    async fn step<T>(&mut self, step: Step, clock: &Clock, doing: impl Future<Output = Result<T>>) -> Option<T> {
+    async fn step<T>(
+        &mut self,
+        step: Step,
+        clock: &Clock,
+        doing: impl Future<Output = Result<T>>,
+    ) -> Option<T> {
         let untried = match () {
             () if clock.is_stopped() => Some(Untried::Stopped),
             () if clock.left().is_zero() => Some(Untried::NoTime),

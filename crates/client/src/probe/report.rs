@@ -232,7 +232,9 @@ impl Report {
     /// Notes the end of a step. One that was stopped says nothing of the endpoint.
     pub fn note(&mut self, step: Step, outcome: Outcome, took: Duration) {
         let outcome = match outcome {
-            Outcome::Fails(error) if error.kind() == ErrorKind::Interrupted => Outcome::Untried(Untried::Stopped),
+            Outcome::Fails(error) if error.kind() == ErrorKind::Interrupted => {
+                Outcome::Untried(Untried::Stopped)
+            }
             other => other,
         };
         self.steps[step as usize] = (outcome, took);

@@ -69,11 +69,13 @@ pub async fn probe(
         of_site.collect::<Vec<_>>()
     });
     let all = endpoints.enumerate().map(|(number, endpoint)| {
-        let names = (format!("gridlane-probe-{prefix:016x}-{number}"), seed.wrapping_add((number as u64) << 16));
+        let names =
+            (format!("gridlane-probe-{prefix:016x}-{number}"), seed.wrapping_add((number as u64) << 16));
         (number, Probing::new(lister.clone(), manner.clone(), names, stopped.clone(), endpoint))
     });
     let asked = in_turns(all.collect(), Part::Questions, parallel, observer).await?;
-    let (to_measure, known): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, probing)| probing.has_rate());
+    let (to_measure, known): (Vec<_>, Vec<_>) =
+        asked.into_iter().partition(|(_, probing)| probing.has_rate());
     let mut ended = known;
     ended.extend(in_turns(to_measure, Part::Rates, parallel_rates, observer).await?);
     stopping.abort();
@@ -110,8 +112,9 @@ async fn in_turns(
     }
     let mut ended = Vec::with_capacity(of);
     while let Some(joined) = running.join_next().await {
-        let (number, probing) = joined
-            .map_err(|cause| Error::new(ErrorKind::Other, format!("a probe ended without a result: {cause}")))?;
+        let (number, probing) = joined.map_err(|cause| {
+            Error::new(ErrorKind::Other, format!("a probe ended without a result: {cause}"))
+        })?;
         if part == Part::Rates || !probing.has_rate() {
             observer.done(probing.report());
         }

@@ -380,7 +380,13 @@ mod tests {
             ]
         );
         assert_eq!(sites[2].endpoints[1].url.as_ref().unwrap().zone(), Some("eth0"));
-        assert!(sites[0].endpoints.iter().skip(1).all(|made| made.url.as_ref().is_none_or(|url| !url.has_secrets())));
+        assert!(
+            sites[0]
+                .endpoints
+                .iter()
+                .skip(1)
+                .all(|made| made.url.as_ref().is_none_or(|url| !url.has_secrets()))
+        );
     }
 
     #[test]

@@ -70,7 +70,12 @@ impl Traces {
     }
 
     /// Writes a file that is not there yet; returns its URL and the time until the server has confirmed it.
-    pub(super) async fn write(&mut self, name: &str, content: &Content, clock: &Clock) -> Result<(Url, Duration)> {
+    pub(super) async fn write(
+        &mut self,
+        name: &str,
+        content: &Content,
+        clock: &Clock,
+    ) -> Result<(Url, Duration)> {
         let url = self.url(&TreePath::root().child(format!("{}-{name}", self.prefix).as_bytes())?)?;
         let (source, stored) = content.source()?;
         let target = TargetSpec::Upload { url: url.clone(), overwrite: false, modified: None };
@@ -140,7 +145,8 @@ impl Traces {
             match self.remove(&written, each_max).await {
                 Removal::Gone => cleared.removed += 1,
                 Removal::Absent if written.is_certain => {
-                    let error = Error::new(ErrorKind::NotFound, "a file that was written is not there any more");
+                    let error =
+                        Error::new(ErrorKind::NotFound, "a file that was written is not there any more");
                     cleared.failure.get_or_insert(error.endpoint(&written.url));
                 }
                 Removal::Absent => {}

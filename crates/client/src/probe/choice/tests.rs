@@ -38,7 +38,8 @@ fn made(sites: &[(&str, Option<&str>, Vec<Found>)]) -> (Vec<Site>, Vec<Report>) 
             found.works.iter().for_each(|step| report.note(*step, Outcome::Works, Duration::ZERO));
             report.round_trip = found.round_trip_ms.map(Duration::from_millis);
             report.small_read = report.round_trip.map(|round_trip| 2 * round_trip);
-            report.read_rate = found.rate.map(|rate| Rate { bytes: rate as u64, seconds: 1.0, is_verified: true });
+            report.read_rate =
+                found.rate.map(|rate| Rate { bytes: rate as u64, seconds: 1.0, is_verified: true });
             report.addresses = found.address.split_whitespace().map(|text| text.parse().unwrap()).collect();
             reports.push(report);
         }
@@ -79,12 +80,18 @@ fn some_sites() -> (Vec<Site>, Vec<Report>) {
         (
             "both",
             None,
-            vec![found("https://f/", &ALL, 9, 70.0, "10.4.0.1"), found("root://f//", &ALL, 11, 60.0, "10.4.0.1")],
+            vec![
+                found("https://f/", &ALL, 9, 70.0, "10.4.0.1"),
+                found("root://f//", &ALL, 11, 60.0, "10.4.0.1"),
+            ],
         ),
         (
             "half",
             Some("it"),
-            vec![found("https://g/", &ALL, 9, 65.0, "2001:db8::1"), found("root://g//", &[], 0, 0.0, "10.5.0.1")],
+            vec![
+                found("https://g/", &ALL, 9, 65.0, "2001:db8::1"),
+                found("root://g//", &[], 0, 0.0, "10.5.0.1"),
+            ],
         ),
     ])
 }
@@ -100,7 +107,9 @@ fn the_best_that_meet_the_criteria_are_chosen() {
     assert_eq!(why(&sites, &choice, "dumb"), Why::Lacks(Ability::Read, https()));
     assert_eq!(why(&sites, &choice, "dead"), Why::Unspoken(https()));
     assert_eq!(choice.left, [(Criterion::Protocols, 6), (Criterion::Abilities, 5)]);
-    for (by, expected) in [(Rank::RoundTrip, ["slow", "both", "half"]), (Rank::Latency, ["slow", "both", "half"])] {
+    for (by, expected) in
+        [(Rank::RoundTrip, ["slow", "both", "half"]), (Rank::Latency, ["slow", "both", "half"])]
+    {
         let choice = choose(&sites, &reports, &Criteria { by, ..criteria(3) });
         assert_eq!(names(&sites, &choice), expected);
     }
@@ -124,7 +133,10 @@ fn every_protocol_counts_with_its_worst_figures() {
     let fast = Criteria { rate_min_bytes_per_s: Some(61), ..both.clone() };
     assert_eq!(why(&sites, &choose(&sites, &reports, &fast), "both"), Why::Slow(Some(60.0)));
     // What is not spoken here is spoken by none.
-    let more = Criteria { protocols: [both.protocols, vec![Protocol::named("gsiftp").unwrap()]].concat(), ..criteria(1) };
+    let more = Criteria {
+        protocols: [both.protocols, vec![Protocol::named("gsiftp").unwrap()]].concat(),
+        ..criteria(1)
+    };
     let choice = choose(&sites, &reports, &more);
     assert_eq!(choice.left[0], (Criterion::Protocols, 0));
 }
