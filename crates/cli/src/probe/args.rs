@@ -9,6 +9,12 @@ use gridlane_core::units::{parse_bytes, parse_rate_bytes_per_s};
 
 use crate::args::{CredentialArgs, parse_seconds, remote};
 
+const EXAMPLES: &str = "Examples:
+
+    gridlane probe https://se.example/vo/ root://se.example//vo/
+    gridlane probe --write --from sites.txt --errors errors.txt
+    gridlane probe --write --from sites.txt --protocols https,root --choose 3 --apart network";
+
 /// Find out which endpoints can be listed, read and written, over which protocols, and how fast.
 ///
 /// ENDPOINT is the URL of a directory on a server. With --from, a file names more of them, one site a line: URLs, and if you
@@ -24,14 +30,10 @@ use crate::args::{CredentialArgs, parse_seconds, remote};
 /// With --choose N, sites that meet all criteria are ranked, and the first N that are apart from each other are named, with
 /// the reason for each of the others. If there are fewer, it says what each criterion leaves, and the exit code is 5.
 ///
-///     gridlane probe https://se.example/vo/ root://se.example//vo/
-///     gridlane probe --write --from sites.txt --errors errors.txt
-///     gridlane probe --write --from sites.txt --protocols https,root --choose 3 --apart network --max-rtt 50
-///
 /// Otherwise the exit code is 0 if no step fails, 10 if one does at some endpoints, and that of the reason if the first
 /// failure of all is of one kind.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ProbeArgs {
     /// URL of a directory on a server; in quotes, a line as --from has them
     #[arg(value_name = "ENDPOINT", required_unless_present = "from", add = remote())]

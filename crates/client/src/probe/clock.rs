@@ -27,6 +27,11 @@ impl Clock {
         self.until.saturating_duration_since(Instant::now()).min(self.step_max)
     }
 
+    /// The limits of the parts of the next step.
+    pub(super) fn of_step(&self) -> Clock {
+        Clock { until: Instant::now() + self.left(), ..self.clone() }
+    }
+
     /// Time that is left for all of them.
     pub(super) fn all_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
@@ -81,6 +86,9 @@ mod tests {
         assert_eq!((error.kind(), error.message()), (ErrorKind::Timeout, "not done within 2 s"));
         assert_eq!(clock.bound(async { Ok(5) }).await.unwrap(), 5);
         assert_eq!(clock.left(), Duration::from_secs(1));
+        let parts = clock.of_step();
+        assert!(parts.bound(forever()).await.is_err());
+        assert_eq!((parts.left(), clock.left()), (Duration::ZERO, Duration::ZERO));
         assert!(clock.bound(forever()).await.is_err());
         assert_eq!(clock.left(), Duration::ZERO);
         let (_, longer) =

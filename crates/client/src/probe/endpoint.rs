@@ -223,19 +223,21 @@ impl Probing {
         self.readable = file.and_then(|file| traces.url(&file).ok());
         let mut written = Vec::new();
         if self.manner.writes {
-            let writing = write_small(&mut traces, self.names.1, clock);
+            let parts = clock.of_step();
+            let writing = write_small(&mut traces, self.names.1, &parts);
             written = self.step(Step::Write, clock, writing).await.unwrap_or_default();
             self.report.small_write = median(written.iter().map(|(_, _, took)| *took).collect());
         } else {
             self.report.note(Step::Write, Outcome::Untried(Untried::NotAsked), Duration::ZERO);
         }
+        let parts = clock.of_step();
         let times = match (written.as_slice(), self.readable.clone()) {
             ([], None) => {
                 self.report.note(Step::Read, Outcome::Untried(Untried::NoFile), Duration::ZERO);
                 None
             }
-            ([], Some(file)) => self.step(Step::Read, clock, read_found(&traces, &file, clock)).await,
-            (written, _) => self.step(Step::Read, clock, read_small(&traces, written, clock)).await,
+            ([], Some(file)) => self.step(Step::Read, clock, read_found(&traces, &file, &parts)).await,
+            (written, _) => self.step(Step::Read, clock, read_small(&traces, written, &parts)).await,
         };
         self.report.small_read = median(times.unwrap_or_default());
         if self.manner.rate_bytes == 0 {
