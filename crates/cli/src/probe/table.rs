@@ -22,7 +22,7 @@ pub(super) fn table(sites: &[Site], reports: &[Report], columns: usize) -> Strin
     let name = |report: &Report| printable(&sites[report.site].name);
     let longest = reports.iter().map(|report| name(report).chars().count()).max().unwrap_or(0);
     let room = longest.clamp(4, columns.saturating_sub(FIGURES_COLUMNS).max(NAME_COLUMNS_MIN));
-    let mut text = format!("{:room$}  {:41}small file, ms       MB/s\n", "", "");
+    let mut text = format!("{:room$}  {:34}{:>14}{:>14}\n", "", "", "small file, ms", "MB/s");
     let heads = ["list", "read", "write", "del", "rtt ms", "write", "read", "write", "read"];
     text.push_str(&line(&format!("{:room$}  {:6}", "site", "over"), &heads.map(str::to_owned)));
     for report in reports {
@@ -244,7 +244,7 @@ mod tests {
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= columns, "{widest} of {columns}\n{text}");
         }
-        let expected = "                                                           small file, ms       MB/s
+        let expected = "                                                    small file, ms          MB/s
 site              over   list read write del  rtt ms  write   read  write   read
 Short             https  yes  yes  yes   yes    0.05   12.0   1234      -   16.0
 Short             root   login: not allowed
