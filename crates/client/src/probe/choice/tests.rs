@@ -209,7 +209,9 @@ proptest! {
         let places: Vec<Vec<u8>> = found.iter().map(|(_, places)| places.clone()).collect();
         let reports: Vec<Report> = sites.iter().zip(&found).enumerate().map(|(at, (site, (rate, places)))| {
             let mut report = Report::new(at, site.endpoints[0].clone());
-            [Step::Login, Step::List, Step::Read].map(|step| report.note(step, Outcome::Works, Duration::ZERO));
+            for step in [Step::Login, Step::List, Step::Read] {
+                report.note(step, Outcome::Works, Duration::ZERO);
+            }
             report.read_rate = Some(Rate { bytes: u64::from(*rate), seconds: 1.0, is_verified: true });
             report.addresses = places.iter().map(|place| IpAddr::from([10, *place, 0, 1])).collect();
             report
