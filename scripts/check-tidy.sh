@@ -61,7 +61,7 @@ look_for "a path of a person's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
 # Below the command line, what names an option or a command of it is a value (`gridlane_core::Hint`), which
 # crates/cli/src/words.rs words.
 below=$(files 'crates/*/src/*.rs' | grep -vE '^crates/cli/|/tests\.rs$|/tests/')
-commands='auth|cat|checksum|completion|cp|df|doctor|ls|man|mkdir|mv|pki|rm|serve|stat|wan'
+commands='auth|cat|checksum|completion|cp|df|doctor|ls|man|mkdir|mv|pki|probe|rm|serve|stat|wan'
 # Words on purpose.
 # shellcheck disable=SC2086
 found=$(grep -nE "(^|[^-[:alnum:]])--[a-z][a-z]|gridlane ($commands)\b" $below | grep -vE '^[^:]*:[0-9]+: *//' || true)

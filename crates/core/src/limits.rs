@@ -364,6 +364,26 @@ pub const GUESSES_KEPT_MAX: usize = 65_536;
 
 // --- What a client accepts ---------------------------------------------------------------------
 
+/// Bytes of a list of endpoints: it is held in memory. A virtual organisation has some hundred.
+pub const PROBE_LIST_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Endpoints of one probe: the report of each takes some kilobytes until the end.
+pub const PROBE_ENDPOINTS_MAX: usize = 10_000;
+/// Endpoints that are probed at the same time.
+pub const PROBE_PARALLEL_MAX: usize = 64;
+/// Entries of a directory after which a probe stops to list it: that it can be listed is known by then.
+pub const PROBE_LISTED_MAX: usize = 10_000;
+/// Bytes of a file that was found in a listing and is read to see if that can be done; the rest of a longer one is left.
+pub const PROBE_FOUND_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of the small files whose latency is measured: less than a packet has.
+pub const PROBE_SMALL_BYTES: u64 = 1024;
+/// Small files that are written and read: their median is told.
+pub const PROBE_SMALL_FILES: usize = 3;
+/// Bits of an IPv4 address by which networks of endpoints are told apart.
+pub const PROBE_NETWORK_IPV4_BITS: u8 = 16;
+/// The same of an IPv6 address: registries give a provider so many.
+pub const PROBE_NETWORK_IPV6_BITS: u8 = 32;
+/// Time for which a copy that was stopped may tidy up after itself, before it is left.
+pub const PROBE_GRACE: Duration = Duration::from_secs(5);
 /// Bytes of a response head.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header lines of a response.
