@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html.parser
+import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import synthetic
 
 import gridlane_lab.drivers  # noqa: F401
-from gridlane_lab import analysis, figures, plots_transfers, query, record, registry, report, scenario, sheet
+from gridlane_lab import analysis, figures, markdown, plots_transfers, query, record, registry, report, scenario, sheet
 from gridlane_lab.errors import LabError
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -164,6 +165,26 @@ def test_queries_give_the_rows_that_are_stated(reports, file):
     observed = analysis.observations(results, whole)
     for what, count, sql in report.origins(whole, results, report.figures_of(whole, results), observed, ["Cells"]):
         assert query.ask(out, sql).height == count, (what, sql)
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+def test_markdown_has_every_claim_and_cell(reports, file):
+    _, whole, results, _ = reports(file)
+    about, *tables = markdown.tables(whole, results).split("\n\n")
+    assert whole.name in about and "runs: " in about
+    for table in tables:
+        lines = table.splitlines()
+        # As many columns in every line, whatever is in them.
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    rows = [line for table in tables for line in table.splitlines()[2:]]
+    cells = {one.cell_key for one in analysis.observations(results, whole)}
+    assert len(rows) == len(whole.analysis.claim) + len(cells)
+    for row in report.claim_rows(whole, results):
+        assert any(row.verdict in line for line in rows)
+
+
+def test_markdown_of_what_comes_from_elsewhere_is_text():
+    assert markdown._text("a|b\n<i>`c`</i>") == "a\\|b \\<i>\\`c\\`\\</i>"
 
 
 def spec_of(reports, stem, name):

@@ -101,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = add("report", _report, "makes the report of a run again, from its tables alone")
     one.add_argument("directory", type=Path, metavar="DIR")
+    one.add_argument("--markdown", action="store_true", help="print claims and cells as Markdown, and make no report")
 
     for name, command, about in (
         ("init", _init, "puts the files of a scenario at its real endpoints"),
@@ -242,7 +243,13 @@ def _run_blocks(
 
 
 def _report(options: argparse.Namespace) -> int:
-    print(_write_report(options.directory))
+    if options.markdown:
+        from gridlane_lab import markdown, report
+
+        results = record.read_results(options.directory)
+        print(markdown.tables(report.scenario_of(options.directory), results), end="")
+    else:
+        print(_write_report(options.directory))
     return ExitCode.OK
 
 

@@ -78,7 +78,7 @@ def _hourly_area(sheet: Sheet) -> str:
     bin_s = 0.0
     with_samples = set(samples["run_id"].unique().to_list())
     for ax, (title, inside) in zip(axes, panels, strict=True):
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
         # One run: those of other blocks are other hours.
         shown = next((one for one in inside if one.run_id in with_samples), None)
         if shown is None:
@@ -170,7 +170,7 @@ def _cumulative(sheet: Sheet) -> str:
                 sheet.handles[text] = line
         ax.set_xlim(0, end_s / unit_s * 1.02)
         ax.set_xlabel(f"since the beginning ({unit_of_time})")
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
     rates = [rate for _, rate in sheet.spec.lines.items()]
     capacities = [one.capacity_bits_per_s / 1e6 for one in sheet.observations if one.capacity_bits_per_s]
     planned = max([*rates, *capacities], default=0.0) * 1e6 / 8 * end_s
@@ -189,7 +189,7 @@ def _activity(sheet: Sheet) -> str:
     axes = sheet.axes(len(panels), 1.7, share_y=False)
     queued_in_all = 0.0
     for ax, (title, inside) in zip(axes, panels, strict=True):
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
         shown = next((one for one in inside if _began_ns(by_run[one.run_id]) is not None), None)
         if shown is None:
             ax.text(0.5, 0.5, "nothing began", transform=ax.transAxes, ha="center", color=GREY)
@@ -280,7 +280,7 @@ def _ecdf(sheet: Sheet) -> str:
                 sheet.add(panel=title, series=name, value=value, share=share * part)
         ax.set_ylim(0, 1.02)
         ax.set_xlabel(sheet.label + (", logarithmic" if sheet.spec.log_x else ""))
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
         if sheet.spec.log_x:
             ax.set_xscale("log")
             ax.xaxis.set_major_formatter(FuncFormatter(plain))
@@ -334,7 +334,7 @@ def _histogram(sheet: Sheet) -> str:
             sheet.handles.setdefault("capacity of the path (payload)", line)
         ax.set_xlim(left=0)
         ax.set_xlabel(sheet.label)
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
     for ax in axes:
         ax.set_ylim(0, largest * 1.1)
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))

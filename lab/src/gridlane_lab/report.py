@@ -23,15 +23,24 @@ from gridlane_lab.analysis import RESPONSES, CellSummary, Observation, level_ord
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import level_text
 from gridlane_lab.record import ClaimRow, Results, Status, read_results, write_whole
-from gridlane_lab.scenario import Figure, Levels, Pattern, Scenario
-from gridlane_lab.sheet import factor_label, level_label
+from gridlane_lab.scenario import Figure, Pattern, Scenario
+from gridlane_lab.sheet import factor_label
+from gridlane_lab.texts import (
+    cells_in_order,
+    claim_interval_text,
+    claim_text,
+    factor_heads,
+    interval_text,
+    level_texts,
+    number_text,
+    p_text,
+    target_text,
+)
 from gridlane_lab.units import bytes_text, rate_text, seconds_text
 
 # Rows of long tables that are shown; the rest is in the Parquet files.
 FAILURES_MAX = 200
 CHECKS_MAX = 100
-# Columns for the factors of a cell; more of them share one.
-FACTOR_COLUMNS_MAX = 6
 
 VERDICT_MARKS = {
     claims.HOLDS: "✓",
@@ -188,14 +197,14 @@ def _claims(scenario: Scenario, rows: Sequence[ClaimRow]) -> str:
                     f"<small>{_text(row.claim)}: {_text(row.kind.replace('_', ' '))}, {_text(info.title)}, from "
                     f"{row.rows} rows. {_text(_sentence(row.reason))}</small>"
                 ),
-                _target(row),
-                _claim_number(row, row.estimate),
-                _claim_interval(row, row.low, row.high),
-                _claim_interval(row, low, high),
+                target_text(row),
+                claim_text(row, row.estimate),
+                claim_interval_text(row, row.low, row.high),
+                claim_interval_text(row, low, high),
                 row.blocks,
                 row.failed_rows or "",
-                _p(row.p_value_holm),
-                _number(row.effect_cliffs_delta, 2),
+                p_text(row.p_value_holm),
+                number_text(row.effect_cliffs_delta, 2),
             ]
         )
     heads = ["verdict", "statement", "target", "estimate", "interval", "published", "blocks", "failed", "p (Holm)"]
@@ -241,55 +250,23 @@ def _inline(figure: figures.Drawn) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
-def _cells_in_order(
-    scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[Observation]
-) -> tuple[list[str], list[tuple[CellSummary, list[str]]]]:
-    """Heads for the factors that differ, and the cells with their levels: as the file has its tools, and by level."""
-    factors = analysis.varying_factors(observed) or ["tool"]
-    factors.sort(key=lambda name: name != "tool")
-    tools = [tool.name for tool in scenario.tool]
-
-    def order(cell: CellSummary) -> list[tuple[int, float, str]]:
-        return [
-            (0, float(tools.index(str(level))), "") if name == "tool" else level_order(level)
-            for name, level in ((name, cell.levels[name]) for name in factors)
-        ]
-
-    return _heads(factors), [(cell, _levels(factors, cell.levels, scenario)) for cell in sorted(cells, key=order)]
-
-
-def _heads(factors: Sequence[str]) -> list[str]:
-    """The heads of the columns that say what a row is of: one for each factor, as far as the page is wide enough."""
-    if len(factors) <= FACTOR_COLUMNS_MAX:
-        return [factor_label(name) for name in factors]
-    return [factor_label(factors[0]), "cell"]
-
-
-def _levels(factors: Sequence[str], levels: Levels, scenario: Scenario) -> list[str]:
-    """What stands below them."""
-    if len(factors) <= FACTOR_COLUMNS_MAX:
-        return [level_label(name, levels[name], scenario, is_named=False) for name in factors]
-    rest = ", ".join(level_label(name, levels[name], scenario) for name in factors[1:])
-    return [level_label(factors[0], levels[factors[0]], scenario, is_named=False), rest]
-
-
 def _of_columns(heads: Sequence[str]) -> dict[str, set[int]]:
-    """How wide the columns of `_heads` are, for `_table`."""
+    """How wide the columns of `factor_heads` are, for `_table`."""
     return {"labels": {0}, "texts": {1}} if list(heads[1:]) == ["cell"] else {"labels": set(range(len(heads)))}
 
 
 def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[Observation], response: str) -> str:
     info = RESPONSES[response]
-    factors, ordered = _cells_in_order(scenario, cells, observed)
+    factors, ordered = cells_in_order(scenario, cells, observed)
     rows = []
     for cell, levels in ordered:
         described = cell.description
 
         def number(value: float | None) -> str:
-            return _number(None if value is None else value * info.scale)
+            return number_text(None if value is None else value * info.scale)
 
         def between(interval: statistics.Interval | None) -> str:
-            return _interval(number(interval.low), number(interval.high)) if interval else ""
+            return interval_text(number(interval.low), number(interval.high)) if interval else ""
 
         if described is None:
             rows.append([*levels, 0, *[""] * 6, _without_figure(cell)])
@@ -306,8 +283,8 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
                 *levels,
                 described.n,
                 Raw(f"<b>{number(described.median)}</b>"),
-                _interval(number(described.q1), number(described.q3)),
-                _interval(number(described.minimum), number(described.maximum)),
+                interval_text(number(described.q1), number(described.q3)),
+                interval_text(number(described.minimum), number(described.maximum)),
                 by_bootstrap,
                 between(cell.exact_interval) if is_enough else "",
                 mean,
@@ -368,8 +345,8 @@ def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:
         found = one.paired
         if not found.blocks and not one.failed:
             continue
-        levels = _levels([*keys, *by], one.levels, scenario)
-        points = ", ".join(_number(ratio, 3) for ratio in found.ratios.values())
+        levels = level_texts([*keys, *by], one.levels, scenario)
+        points = ", ".join(number_text(ratio, 3) for ratio in found.ratios.values())
         interval = found.interval
         is_enough = found.is_claimable
         rows.append(
@@ -377,16 +354,18 @@ def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:
                 *levels,
                 found.blocks,
                 one.failed or "",
-                Raw(f"<b>{_number(found.geometric_mean, 3)}</b>") if is_enough else points,
-                _interval(_number(interval.low, 3), _number(interval.high, 3)) if is_enough and interval else "",
-                _p(one.p_holm),
-                _number(found.cliffs_delta, 2) if is_enough else "",
+                Raw(f"<b>{number_text(found.geometric_mean, 3)}</b>") if is_enough else points,
+                interval_text(number_text(interval.low, 3), number_text(interval.high, 3))
+                if is_enough and interval
+                else "",
+                p_text(one.p_holm),
+                number_text(found.cliffs_delta, 2) if is_enough else "",
                 one.verdict + (f"; differs in {', '.join(map(factor_label, one.implied))}" if one.implied else ""),
             ]
         )
     if not rows:
         return ""
-    columns = _heads([*keys, *by])
+    columns = factor_heads([*keys, *by])
     interest = settings.smallest_ratio_of_interest
     note = (
         f"<p>{_text(_sentence(RESPONSES[settings.response].title))} over that of "
@@ -411,7 +390,7 @@ def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:
 
 
 def _normality(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[Observation]) -> str:
-    factors, ordered = _cells_in_order(scenario, cells, observed)
+    factors, ordered = cells_in_order(scenario, cells, observed)
     rows, untested = [], Counter[str]()
     for cell, levels in ordered:
         test = cell.normality
@@ -420,7 +399,7 @@ def _normality(scenario: Scenario, cells: Sequence[CellSummary], observed: Seque
             continue
         verdict = "rejected" if test.is_rejected else "not\u00a0rejected"
         verdict += f" ({test.note})" if test.note else ""
-        rows.append([*levels, test.n, _number(test.w, 4), _p(test.p), _p(test.p_holm), verdict])
+        rows.append([*levels, test.n, number_text(test.w, 4), p_text(test.p), p_text(test.p_holm), verdict])
     note = (
         "<p>A test of few values misses most of what is not normal, and one of many rejects trifles: W and the "
         "quantile plot say more than p. p (Holm) is over all cells of this table.</p>"
@@ -435,7 +414,7 @@ def _normality(scenario: Scenario, cells: Sequence[CellSummary], observed: Seque
 
 def _drift(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[Observation]) -> str:
     """Trend and autocorrelation over blocks, of cells that have enough of them."""
-    factors, ordered = _cells_in_order(scenario, cells, observed)
+    factors, ordered = cells_in_order(scenario, cells, observed)
     rows = []
     for cell, levels in ordered:
         one, described = cell.trend, cell.description
@@ -443,7 +422,7 @@ def _drift(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
             continue
         slope = "" if not described.median else _signed(100 * one.slope / described.median)
         found = "a\u00a0drift" if one.is_found else "none"
-        rows.append([*levels, one.n, slope, _p(one.p_holm), _signed(one.autocorrelation), found])
+        rows.append([*levels, one.n, slope, p_text(one.p_holm), _signed(one.autocorrelation), found])
     if not rows:
         return ""
     note = (
@@ -527,12 +506,13 @@ def _same_twice(scenario: Scenario, observed: Sequence[Observation]) -> str:
             f"{one.first} over {one.second}",
             one.gate,
             one.blocks,
-            _number(one.ratio, 3),
-            _interval(_number(one.interval.low, 3), _number(one.interval.high, 3)),
+            number_text(one.ratio, 3),
+            interval_text(number_text(one.interval.low, 3), number_text(one.interval.high, 3)),
             "a difference" if one.is_alarm else "none",
-            _number(100 * one.false_alarms.rate, 1),
-            _interval(
-                _number(100 * one.false_alarms.interval.low, 1), _number(100 * one.false_alarms.interval.high, 1)
+            number_text(100 * one.false_alarms.rate, 1),
+            interval_text(
+                number_text(100 * one.false_alarms.interval.low, 1),
+                number_text(100 * one.false_alarms.interval.high, 1),
             ),
         ]
         for one in claims.calibrate(scenario, observed)
@@ -577,8 +557,8 @@ def _failures(results: Results, observed: Sequence[Observation]) -> str:
         interval = statistics.wilson(good, group.height)
         if interval is not None:
             proportions.append(
-                [tool[0], good, group.height, _number(100 * good / group.height, 1),
-                 _interval(_number(100 * interval.low, 1), _number(100 * interval.high, 1))]
+                [tool[0], good, group.height, number_text(100 * good / group.height, 1),
+                 interval_text(number_text(100 * interval.low, 1), number_text(100 * interval.high, 1))]
             )  # fmt: skip
     heads = ["tool", "succeeded", "transfers", "%", "95 % (Wilson)"]
     return (
@@ -603,7 +583,7 @@ def _paths(results: Results) -> str:
                 _milliseconds(check["round_trip_p99_s"]),
                 _rate(check["requested_rate_bits_per_s"]),
                 _rate(check["rate_bits_per_s"]),
-                _number(check["loss_ratio"]),
+                number_text(check["loss_ratio"]),
                 check["unaccounted_drops"],
                 _mark(check["verdict"]),
                 check["reason"],
@@ -731,54 +711,6 @@ def _flat(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items() if inner is not None)
     return str(value)
-
-
-def _number(value: float | None, digits: int | None = None) -> str:
-    if value is None:
-        return ""
-    if digits is not None:
-        return f"{value:.{digits}f}"
-    size = abs(value)
-    return f"{value:.0f}" if size >= 1000 else f"{value:.3g}" if size < 100 else f"{value:.4g}"
-
-
-def _claim_number(row: ClaimRow, value: float | None) -> str:
-    if value is None:
-        return ""
-    if row.kind in ("ratio", "equivalent", "never_above_capacity", "bound_fraction", "success"):
-        return _number(value, 3)
-    info = RESPONSES[row.response]
-    return f"{_number(value * info.scale)} {info.unit}".strip()
-
-
-def _claim_interval(row: ClaimRow, low: float | None, high: float | None) -> str:
-    """Both ends with their unit once."""
-    ends = _interval(_claim_number(row, low), _claim_number(row, high))
-    unit = RESPONSES[row.response].unit
-    return ends.replace(f" {unit} –", " –") if unit else ends
-
-
-def _target(row: ClaimRow) -> str:
-    if row.kind == "equivalent" and row.most:
-        return f"{1 / row.most:.3g} … {row.most:.3g}"
-    if row.kind == "never_above_capacity":
-        return "≤ 1"
-    parts = []
-    if row.least is not None:
-        parts.append(f"≥ {_claim_number(row, row.least)}")
-    if row.most is not None:
-        parts.append(f"≤ {_claim_number(row, row.most)}")
-    return ", ".join(parts)
-
-
-def _interval(low: str, high: str) -> str:
-    return f"{low} – {high}" if low and high else ""
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return ""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _milliseconds(seconds: float | None) -> str:

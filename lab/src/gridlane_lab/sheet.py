@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -171,6 +172,10 @@ class Sheet:
         for unused in flat[count:]:
             unused.set_visible(False)
         return flat[:count]
+
+    def name_panel(self, ax: Axes, title: str) -> None:
+        """The title of a panel, in as many lines as it takes."""
+        ax.set_title(textwrap.fill(title, 96 // self.across))
 
     def label_left(self, axes: Sequence[Axes], label: str) -> None:
         """The label at the panels of the first column."""
