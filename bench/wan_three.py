@@ -126,4 +126,5 @@ class Second(Row):
                 lines[-1]["note"] = f"second file {1e3 * median(known):.0f} ms, round trip + size/rate {1e3 * least:.0f} ms"
             values = [value / least if value else None for value in seconds]
             figures.append(figure(f"from {kind}: time over round trip + size/rate", values, most=1.2))
+        shelf.remove_target()
         return {"name": self.name, "size": 2 * self.size, "lines": lines, "figures": figures}
