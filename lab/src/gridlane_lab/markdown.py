@@ -17,6 +17,7 @@ from gridlane_lab.texts import (
     interval_text,
     number_text,
     target_text,
+    without_figure_text,
 )
 from gridlane_lab.units import bytes_text
 
@@ -82,7 +83,7 @@ def _cells(scenario: Scenario, observed: Sequence[analysis.Observation]) -> str:
 
     rows: list[list[object]] = []
     for cell, levels in ordered:
-        without = ", ".join(f"{count} {status}" for status, count in cell.statuses.items() if status != "ok")
+        without = without_figure_text(cell)
         found = cell.description
         if found is None:
             rows.append([*levels, 0, "", "", without])
@@ -91,7 +92,13 @@ def _cells(scenario: Scenario, observed: Sequence[analysis.Observation]) -> str:
         span = interval_text(number(low), number(high)) if found.n > 1 else ""
         rows.append([*levels, found.n, number(found.median), span, without])
     unit = f", {info.unit}" if info.unit else ""
-    heads = [*factors, "n", f"median {info.title}{unit}", f"quartiles; range below {CLAIM_BLOCKS_MIN}", "not ok"]
+    heads = [
+        *factors,
+        "n",
+        f"median {info.title}{unit}",
+        f"quartiles; range below {CLAIM_BLOCKS_MIN}",
+        "without a figure",
+    ]
     return _table(heads, rows, numbers=set(range(len(factors), len(factors) + 3)))
 
 

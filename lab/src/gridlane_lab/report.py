@@ -35,6 +35,7 @@ from gridlane_lab.texts import (
     number_text,
     p_text,
     target_text,
+    without_figure_text,
 )
 from gridlane_lab.units import bytes_text, rate_text, seconds_text
 
@@ -269,7 +270,7 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
             return interval_text(number(interval.low), number(interval.high)) if interval else ""
 
         if described is None:
-            rows.append([*levels, 0, *[""] * 6, _without_figure(cell)])
+            rows.append([*levels, 0, *[""] * 6, without_figure_text(cell)])
             continue
         mean = ""
         is_enough = described.n >= statistics.CLAIM_BLOCKS_MIN
@@ -288,7 +289,7 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
                 by_bootstrap,
                 between(cell.exact_interval) if is_enough else "",
                 mean,
-                _without_figure(cell),
+                without_figure_text(cell),
             ]
         )
     confidence = f"{100 * scenario.analysis.confidence:g} %"
@@ -314,21 +315,6 @@ def _cells(scenario: Scenario, cells: Sequence[CellSummary], observed: Sequence[
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     return note + _table(heads, rows, numbers=set(range(len(factors), len(factors) + 7)), **_of_columns(factors))
-
-
-def _without_figure(cell: CellSummary) -> str:
-    """Runs without a figure by status; of those that were cut off, when, and how long they would have taken."""
-    said = [f"{count} {status}" for status, count in cell.statuses.items() if status != "ok"]
-    if cell.cut_off_s:
-        said.append(f"after {_span(cell.cut_off_s)}")
-    if cell.extrapolated_s:
-        said.append(f"at their pace {_span(cell.extrapolated_s)}")
-    return ", ".join(said)
-
-
-def _span(values_s: Sequence[float]) -> str:
-    low, high = seconds_text(min(values_s)), seconds_text(max(values_s))
-    return low if low == high else f"{low} to {high}"
 
 
 def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:

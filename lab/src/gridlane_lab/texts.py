@@ -10,6 +10,7 @@ from gridlane_lab.analysis import RESPONSES, CellSummary, Observation, level_ord
 from gridlane_lab.record import ClaimRow
 from gridlane_lab.scenario import Levels, Scenario
 from gridlane_lab.sheet import factor_label, level_label
+from gridlane_lab.units import seconds_text
 
 # Columns for the factors of a cell; more of them share one.
 FACTOR_COLUMNS_MAX = 6
@@ -99,3 +100,18 @@ def p_text(value: float | None) -> str:
     if value is None:
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def without_figure_text(cell: CellSummary) -> str:
+    """Runs without a figure by status; of those that were cut off, when, and how long they would have taken."""
+    said = [f"{count} {status}" for status, count in cell.statuses.items() if status != "ok"]
+    if cell.cut_off_s:
+        said.append(f"after {_span(cell.cut_off_s)}")
+    if cell.extrapolated_s:
+        said.append(f"at their pace {_span(cell.extrapolated_s)}")
+    return ", ".join(said)
+
+
+def _span(values_s: Sequence[float]) -> str:
+    low, high = seconds_text(min(values_s)), seconds_text(max(values_s))
+    return low if low == high else f"{low} to {high}"
