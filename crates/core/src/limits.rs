@@ -435,6 +435,8 @@ pub const METALINK_FILES_MAX: usize = 10_000;
 pub const METALINK_URLS_MAX: usize = 100_000;
 /// Checksums of pieces in one metalink: 1 TiB in pieces of 4 MiB.
 pub const METALINK_PIECES_MAX: usize = 262_144;
+/// Checksums of pieces that the third-party copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
+pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
 /// Bytes of one URL in a metalink or a `Link` header: no server takes a longer request line.
 pub const METALINK_URL_BYTES_MAX: usize = 8 * 1024;
 /// Elements inside each other, in a metalink: it has five levels, and extensions some more.

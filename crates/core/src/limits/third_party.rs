@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::{CLIENT_PART, METALINK_PIECES_MAX};
-
 /// Third-party copies that run or wait: each that waits costs a connection, a task and 20 KiB.
 pub const THIRD_PARTY_COPIES_MAX: usize = 4096;
 /// One client has at most this part of them: a transfer service is one client, and has a thousand under way.
@@ -30,8 +28,6 @@ pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
 pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
 /// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`], and come slowly.
 pub const THIRD_PARTY_METALINKS_READ_MAX: usize = 8;
-/// Checksums of pieces that the copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
-pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
 /// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every
