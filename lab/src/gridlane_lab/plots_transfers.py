@@ -115,9 +115,9 @@ def _hourly_area(sheet: Sheet) -> str:
     sheet.label_left(axes, "sent (Mb/s)")
     sheet.from_zero(axes, largest)
     sheet.notes.append(
-        f"Bytes that interfaces sent, as means over {seconds_text(bin_s)}, stacked. Headers are in them, and what found a "
-        "queue full and was sent again: they may be above what the path carries. One run in each panel: the first that "
-        "has samples."
+        f"Bytes that interfaces sent, as means over {seconds_text(bin_s)}, stacked. Headers are in them, and what "
+        "found a queue full and was sent again: they may be above what the path carries. One run in each panel: the "
+        "first that has samples."
     )
     return "" if sheet.rows else "there are no samples"
 
