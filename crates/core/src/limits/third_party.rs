@@ -26,7 +26,7 @@ pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
 pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
 /// Time for fetching the metalink that a source is, before the client has an answer.
 pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
-/// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`], and come slowly.
+/// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`](super::METALINK_BYTES_MAX), and come slowly.
 pub const THIRD_PARTY_METALINKS_READ_MAX: usize = 8;
 /// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
 pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
