@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import tasks
 from record_tools import CASES, SIZE
 
 import gridlane_lab.drivers  # noqa: F401
-from gridlane_lab import registry
+from gridlane_lab import registry, transfers
 from gridlane_lab.driver import Availability, Reading
 from gridlane_lab.drivers import common
 from gridlane_lab.drivers.curl import markers
@@ -221,6 +223,26 @@ def test_credentials_are_in_files(tmp_path):
         assert not [word for word in command.argv if "SECRET" in word], driver
     assert "TransferHeaderAuthorization: Bearer SECRET" in (tmp_path / "transfer-authorization-0").read_text()
     assert (tmp_path / "transfer-authorization-0").stat().st_mode & 0o77 == 0
+
+
+def test_no_token_is_in_what_is_kept_of_a_command(tmp_path):
+    (tmp_path / "token").write_text("SECRET\n")
+    tried = set()
+    for name, driver in registry.tools().items():
+        if "token" not in driver.capabilities.auth or name == "uproot" or name.startswith("gridlane-"):
+            continue
+        kind = next(iter(sorted(driver.capabilities.kinds & {"copy", "tpc_pull", "remote_read"})))
+        protocol = "https" if "https" in driver.capabilities.protocols else "root"
+        work = {"kind": kind, "protocol": protocol, "auth": "token"} | ({"read": {}} if kind == "remote_read" else {})
+        target = f"{protocol}://b/f" if kind == "tpc_pull" else "/t/f"
+        one = tasks.task(name, work, [f"{protocol}://a/f"], target, tmp_path,
+                         credentials={"token": tmp_path / "token"})  # fmt: skip
+        command = driver.command(one)
+        attempt = transfers.Attempt(SimpleNamespace(task=one), 0, command)
+        text = attempt.command_text()
+        assert "SECRET" not in text and text.endswith(shlex.join(command.argv)[-4:]), name
+        tried.add(name)
+    assert {"davix", "rclone", "gfal-copy", "curl", "curl-copy", "aria2c", "gridlane", "xrdcp"} <= tried
 
 
 def test_copies_that_are_read_afterwards(tmp_path):

@@ -15,6 +15,7 @@ delivers wrong bytes is a row with a status.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,6 +108,13 @@ class Task:
     number: int = 0
     # The file as the lab made it: parts of it that a reader has read are compared with it.
     original: Path | None = None
+
+    @functools.cached_property
+    def token(self) -> str | None:
+        """The token itself, where there is one: for tools that take it from no file. It belongs into no output. It is
+        read once, for its file may be replaced."""
+        file = self.credentials.get("token")
+        return None if file is None else file.read_text().strip()
 
 
 @dataclass(frozen=True)

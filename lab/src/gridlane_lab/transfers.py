@@ -90,11 +90,14 @@ class Attempt:
         )
 
     def command_text(self) -> str:
-        """As a shell takes it."""
+        """As a shell takes it, without the token."""
         if self.command is None:
             return ""
         words = [f"{name}={value}" for name, value in sorted(self.command.environment.items())]
-        return shlex.join([*(["env", *words] if words else []), *self.command.argv])
+        text = shlex.join([*(["env", *words] if words else []), *self.command.argv])
+        # Some tools take a token nowhere else.
+        token = self.job.task.token
+        return text.replace(token, "…") if token else text
 
 
 @dataclass

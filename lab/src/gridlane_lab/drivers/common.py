@@ -158,10 +158,9 @@ def environment_of(task: Task, more: Mapping[str, str] | None = None) -> dict[st
 
 def authorization_file(task: Task) -> Path | None:
     """A file with the header field of the token, for tools that take fields from files: no token is in a command."""
-    if "token" not in task.credentials:
+    if (token := task.token) is None:
         return None
     path = task.scratch / f"authorization-{task.number}"
-    token = task.credentials["token"].read_text().strip()
     path.touch(mode=0o600)
     path.write_text(f"Authorization: Bearer {token}\n")
     return path
