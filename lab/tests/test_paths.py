@@ -81,6 +81,17 @@ def test_bytes_that_a_run_needs(tmp_path):
     assert paths.run_bytes(copied) == 100_000_000
 
 
+def test_hosts_are_those_of_their_site_alone(tmp_path):
+    """Names of sites may look like those of hosts."""
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 2 }, { name = "near-x" }')
+    text = text.replace("link = [", 'link = [{ between = ["near-x", "client"], delay_ms = 1 },')
+    topology = cell(tmp_path, text, "round_trip_ms=10 streams=1 tool=gridlane").topology
+    found = {place: topology.site_of(place) for place in ("near", "near-2", "near-x", "near-3", "client", "none")}
+    assert {place: site and site.name for place, site in found.items()} == {
+        "near": "near", "near-2": "near", "near-x": "near-x", "near-3": None, "client": "client", "none": None,
+    }  # fmt: skip
+
+
 def test_hosts_of_one_site_have_no_path(tmp_path):
     text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 2 }')
     text = text.replace('source_sites = ["near"]', 'source_sites = ["near-1"]\ntarget_site = "near-2"')

@@ -91,7 +91,7 @@ def transfer(connections, sources, kind="copy"):
     )  # fmt: skip
 
 
-PLACES = ("near", "middle", "far")
+PLACES = [[place] for place in ("near", "middle", "far")]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,9 @@ def test_connections_to_each_source():
 
 def test_the_word_of_a_third_party_counts_where_nothing_was_seen():
     found = rows.Found([transfer(1, 1, "tpc_pull")])
-    assert rows._connections(["source"], found, seen.Seen({"source": 8})) == ([8], 8)
-    assert rows._connections(["source"], found, seen.Seen({"source": 0})) == ([1], 1)
-    assert rows._connections(["source"], found, seen.NOTHING_SEEN) == ([1], 1)
+    assert rows._connections([["source"]], found, seen.Seen({"source": 8})) == ([8], 8)
+    assert rows._connections([["source"]], found, seen.Seen({"source": 0})) == ([1], 1)
+    assert rows._connections([["source"]], found, seen.NOTHING_SEEN) == ([1], 1)
+    # Of a site with several hosts those of all count.
+    hosts = [["source-1", "source-2"]]
+    assert rows._connections(hosts, found, seen.Seen({"source-1": 3, "source-2": 4})) == ([7], 7)

@@ -252,6 +252,8 @@ def test_hosts_of_a_site_take_turns(tmp_path, gridlane, own_state):
         # Of the link that they share, and not of each.
         assert run.capacity_bits_per_s < 80e6 and 3 * 1_500_000 * 8 / run.wall_s < 1.02 * run.capacity_bits_per_s
         assert run.interface_bytes > 3 * 1_500_000
+        # Both hosts of the source are looked at.
+        assert run.connections is not None
         checks = {(row.sender, row.receiver) for row in lab.of(PathCheck) if row.run_id == run.run_id}
         assert checks == {("near-1", "client-1"), ("near-2", "client-2")}
     assert not leftovers(own_state)

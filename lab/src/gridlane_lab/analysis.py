@@ -6,6 +6,7 @@ A run with transfers that failed has no response, unless the scenario says that 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,19 +122,25 @@ class CellSummary:
 
 def observations(results: Results, scenario: Scenario) -> list[Observation]:
     """All runs of a result in the order in which they ran."""
+    return list(_observations(results, scenario.analysis.count_partial))
+
+
+# Each figure and table of a report begins with them.
+@functools.lru_cache(maxsize=1)
+def _observations(results: Results, count_partial: bool) -> tuple[Observation, ...]:
     transfers: dict[str, list[dict[str, Any]]] = {}
     for row in results["transfer"].iter_rows(named=True):
         transfers.setdefault(row["run_id"], []).append(row)
     runs = results["run"].filter(pl.col("block") >= 0).sort("block", "order_in_block")
     rates = _rates_by_interval(results)
-    return [
+    return tuple(
         _observation(
             {**run, "rate_variation": variation(rates.get(run["run_id"], {}))},
             transfers.get(run["run_id"], []),
-            scenario.analysis.count_partial,
+            count_partial,
         )
         for run in runs.iter_rows(named=True)
-    ]
+    )
 
 
 def _rates_by_interval(results: Results) -> dict[str, dict[float, float]]:

@@ -48,6 +48,8 @@ class Wallet:
         self.terms = terms(work)
         directory.mkdir(mode=0o700)
         now_s = time.time()
+        # Proxies end at whole seconds.
+        self.ends_unix_s = math.ceil(now_s + self.terms[0].end_s)
         # The first one last: the transfers begin at once.
         for number, term in reversed(list(enumerate(self.terms))):
             user.write_proxy(self._later(number), math.ceil(now_s + term.end_s))

@@ -16,6 +16,7 @@ from gridlane_lab.texts import (
     claim_text,
     interval_text,
     number_text,
+    published_text,
     target_text,
     without_figure_text,
 )
@@ -51,14 +52,13 @@ def _about(scenario: Scenario, results: Results, observed: Sequence[analysis.Obs
 
 
 def _claims(scenario: Scenario, observed: Sequence[analysis.Observation]) -> str:
-    published = {claim.name: claim.published for claim in scenario.analysis.claim if claim.published}
+    published = {claim.name: claim.published for claim in scenario.analysis.claim}
     rows = []
     for row in claims.evaluate(scenario, observed, ""):
-        low, high = published.get(row.claim, (None, None))
         rows.append(
             [
                 row.statement,
-                claim_interval_text(row, low, high) if low != high else claim_text(row, low),
+                published_text(row, published[row.claim]),
                 target_text(row),
                 claim_text(row, row.estimate),
                 claim_interval_text(row, row.low, row.high),

@@ -109,8 +109,7 @@ def run_bytes(scenario: Scenario) -> float | None:
         return None
     size = float(file.size_bytes)
     if work.kind == "remote_read" and work.read is not None:
-        job = reading.wanted(scenario, work.read, file.size_bytes, 0)
-        size = size * work.read.fraction if job is None else float(reading.needed_bytes(job))
+        size = float(reading.asked_bytes(scenario, work.read, file.size_bytes))
     files = file.count if work.kind not in ("remote_read", "copy_then_read") else 1
     return size * max(files, work.concurrency) * work.clients
 
@@ -170,5 +169,5 @@ def _other(link: Link, node: str) -> str:
 
 def _node(topology: Topology, place: str) -> str:
     """The site of a host: sites with several hosts have one link."""
-    names = {site.name for site in topology.site} | set(topology.routers)
-    return place if place in names else place.rpartition("-")[0]
+    site = topology.site_of(place)
+    return place if site is None else site.name

@@ -29,6 +29,7 @@ from gridlane_lab.sheet import (
     Sheet,
     apart,
     axis_label,
+    factors_of,
     typical,
 )
 
@@ -458,7 +459,7 @@ def _forest(sheet: Sheet) -> str:
     baseline = settings.baseline
     if not baseline:
         return "the scenario names no baseline"
-    keys = _in_order(baseline)
+    keys = factors_of(baseline)
     others = [name for name in varying_factors(sheet.observations) if name not in keys]
     wanted = others if sheet.spec.series is None else [n for n in sheet.series_factors() if n not in keys]
     rows = []
@@ -520,7 +521,7 @@ def _ratio_rtt(sheet: Sheet) -> str:
     if not baseline:
         return "the scenario names no baseline"
     x = sheet.spec.x or _round_trip_factor(sheet)
-    keys = _in_order(baseline)
+    keys = factors_of(baseline)
     interest = settings.smallest_ratio_of_interest
     sheet.spec = sheet.spec.model_copy(update={"series": keys})
     panels = sheet.panels()
@@ -575,14 +576,9 @@ def _ratio_axis(ax: Axes, which: str, shown: list[float], interest: float) -> No
     axis.set_minor_locator(NullLocator())
 
 
-def _in_order(pattern: Pattern) -> list[str]:
-    """The factors of a pattern, the tool first."""
-    return sorted(pattern, key=lambda name: (name != "tool", name))
-
-
 def _ratio_label(sheet: Sheet, baseline: Pattern) -> str:
     name = ", ".join(
-        " or ".join(sheet.text(factor, level) for level in _list(baseline[factor])) for factor in _in_order(baseline)
+        " or ".join(sheet.text(factor, level) for level in _list(baseline[factor])) for factor in factors_of(baseline)
     )
     better = "below 1: less than the baseline" if sheet.info.is_less_better else "above 1: faster than the baseline"
     if sheet.info.unit not in ("Mb/s", "events/s") and not sheet.info.is_less_better:

@@ -672,9 +672,9 @@ def write_tables(path: Path, tables: Mapping[str, pl.DataFrame]) -> None:
 # --- Reading ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
-    """The tables of a run."""
+    """The tables of a run. What is computed from them is computed once for each of these."""
 
     path: Path
     tables: dict[str, pl.DataFrame]

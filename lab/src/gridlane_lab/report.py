@@ -24,7 +24,7 @@ from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import level_text
 from gridlane_lab.record import ClaimRow, Results, Status, read_results, write_whole
 from gridlane_lab.scenario import Figure, Pattern, Scenario
-from gridlane_lab.sheet import factor_label
+from gridlane_lab.sheet import factor_label, factors_of
 from gridlane_lab.texts import (
     cells_in_order,
     claim_interval_text,
@@ -34,6 +34,7 @@ from gridlane_lab.texts import (
     level_texts,
     number_text,
     p_text,
+    published_text,
     target_text,
     without_figure_text,
 )
@@ -185,11 +186,10 @@ def _summary(scenario: Scenario, results: Results, observed: Sequence[Observatio
 def _claims(scenario: Scenario, rows: Sequence[ClaimRow]) -> str:
     if not rows:
         return "<p>The scenario claims nothing.</p>"
-    published = {claim.name: claim.published for claim in scenario.analysis.claim if claim.published}
+    published = {claim.name: claim.published for claim in scenario.analysis.claim}
     table = []
     for row in rows:
         info = RESPONSES[row.response]
-        low, high = published.get(row.claim, (None, None))
         table.append(
             [
                 _mark(row.verdict, VERDICT_MARKS[row.verdict]),
@@ -201,7 +201,7 @@ def _claims(scenario: Scenario, rows: Sequence[ClaimRow]) -> str:
                 target_text(row),
                 claim_text(row, row.estimate),
                 claim_interval_text(row, row.low, row.high),
-                claim_interval_text(row, low, high),
+                published_text(row, published[row.claim]),
                 row.blocks,
                 row.failed_rows or "",
                 p_text(row.p_value_holm),
@@ -322,7 +322,7 @@ def _ratios(scenario: Scenario, observed: Sequence[Observation]) -> str:
     settings = scenario.analysis
     if not settings.baseline:
         return ""
-    keys = sorted(settings.baseline, key=lambda name: (name != "tool", name))
+    keys = factors_of(settings.baseline)
     by = [name for name in analysis.varying_factors(observed) if name not in keys]
     rows = []
     compared = claims.comparisons(observed, settings, settings.response, by)
@@ -432,7 +432,7 @@ def _signed(value: float | None) -> str:
 def _pattern_text(pattern: Pattern) -> str:
     """A pattern for people: `tool = aria2c, sources = 1 or 3`."""
     parts = []
-    for name in sorted(pattern, key=lambda name: (name != "tool", name)):
+    for name in factors_of(pattern):
         wish = pattern[name]
         levels = [level_text(level) for level in (wish if isinstance(wish, list) else [wish])]
         parts.append(f"{name.replace('_', ' ')} = {' or '.join(levels)}")

@@ -12,6 +12,7 @@ from gridlane_lab import space
 from gridlane_lab.compare import Comparison, bytes_below
 from gridlane_lab.driver import Reading
 from gridlane_lab.matrix import Turn
+from gridlane_lab.reading import asked_bytes
 from gridlane_lab.record import Row, Run, Sample, SourceShare, Status, Transfer, new_id
 from gridlane_lab.scenario import Scenario
 from gridlane_lab.seen import NOTHING_SEEN, Seen
@@ -111,7 +112,8 @@ def judge(run: RunFacts, scenario: Scenario, measured: Measured, is_capacity_kno
 def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
     """All rows, the run's last."""
     scenario = run.turn.cell.scenario
-    by_source, together = _connections(scenario.work.chosen_sources(), found, measured.seen)
+    sources = [scenario.hosts(place) for place in scenario.work.chosen_sources()]
+    by_source, together = _connections(sources, found, measured.seen)
     bound_s, capacity, round_trip_s = space.bound_of(scenario, by_source, measured.seen.headers_bytes)
     yield from found.transfers
     yield from found.shares
@@ -146,25 +148,26 @@ def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
     )
 
 
-def _connections(places: Sequence[str], found: Found, seen: Seen) -> tuple[list[int], int | None]:
-    """Connections of one transfer to each of its sources, and of all transfers to all sources. A tool that tells its
-    connections knows them all, unless servers copy for it; of others those count that the servers had when it was
-    looked."""
+def _connections(sources: Sequence[Sequence[str]], found: Found, seen: Seen) -> tuple[list[int], int | None]:
+    """Connections of one transfer to each of its sources, and of all transfers to all sources, which are given by their
+    hosts. A tool that tells its connections knows them all, unless servers copy for it; of others those count that the
+    servers had when it was looked."""
     transfers = found.transfers
     told = [row.connections for row in transfers if row.connections]
     is_third_party = any(row.kind.startswith("tpc") for row in transfers)
     if told and len(told) == len(transfers) and not (is_third_party and seen.together):
         to_each = {(share.transfer_id, share.source): share.connections for share in found.shares}
-        by_source = [1] * len(places)
+        by_source = [1] * len(sources)
         for row in transfers:
             # Where only the sum is told, the sources have had the same.
             even = -(-(row.connections or 1) // max(1, len(row.sources)))
-            for index, url in enumerate(row.sources[: len(places)]):
+            for index, url in enumerate(row.sources[: len(sources)]):
                 count = to_each.get((row.transfer_id, url))
                 by_source[index] = max(by_source[index], even if count is None else count)
         return by_source, sum(told)
-    at_places = seen.connections or {}
-    return [max(1, -(-at_places.get(place, 0) // max(1, len(transfers)))) for place in places], seen.together
+    at_hosts = seen.connections or {}
+    counts = [sum(at_hosts.get(host, 0) for host in hosts) for hosts in sources]
+    return [max(1, -(-count // max(1, len(transfers)))) for count in counts], seen.together
 
 
 def without_transfers(run: RunFacts, status: Status, reason: str, scope: str) -> Iterator[Row]:
@@ -363,7 +366,7 @@ def _requested(scenario: Scenario, size_bytes: int) -> int | None:
     if work.kind == "raw_network":
         return None
     if work.kind == "remote_read" and work.read is not None:
-        return round(size_bytes * work.read.fraction)
+        return asked_bytes(scenario, work.read, size_bytes)
     return size_bytes
 
 

@@ -185,6 +185,10 @@ class Topology(_Model):
     event: list[Event] = []
     mtu_bytes: Count = 1500
 
+    def site_of(self, place: str) -> Site | None:
+        """The site that a place is, or of which it is a host."""
+        return next((site for site in self.site if place in (site.name, *site.hosts())), None)
+
     @model_validator(mode="after")
     def _nodes_exist(self) -> Self:
         nodes = [*(site.name for site in self.site), *self.routers]

@@ -22,7 +22,7 @@ from gridlane_lab import statistics
 from gridlane_lab.analysis import RESPONSES, Observation, ResponseInfo, varying_factors
 from gridlane_lab.matrix import level_text
 from gridlane_lab.record import Results, Status
-from gridlane_lab.scenario import Figure, Level, Scenario
+from gridlane_lab.scenario import Figure, Level, Pattern, Scenario
 from gridlane_lab.units import bytes_text, seconds_text
 
 # Okabe and Ito (2008); yellow is left out, since it is hard to see on white.
@@ -283,6 +283,11 @@ _UNITS: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ("_s", seconds_text),
     ("fraction", lambda value: f"{100 * value:g} %"),
 )
+
+
+def factors_of(pattern: Pattern) -> list[str]:
+    """The factors of a pattern, the tool first."""
+    return sorted(pattern, key=lambda name: (name != "tool", name))
 
 
 def factor_label(factor: str) -> str:

@@ -82,10 +82,8 @@ def storage(scenario: Scenario) -> str:
 
 def storage_at(scenario: Scenario, place: str) -> str:
     """Where the files of a site, or of one host of it, are: `tmpfs` or `disk`."""
-    for site in scenario.topology.site if scenario.topology is not None else ():
-        if place in (site.name, *site.hosts()):
-            return site.storage
-    return "tmpfs"
+    site = scenario.topology.site_of(place) if scenario.topology is not None else None
+    return site.storage if site is not None else "tmpfs"
 
 
 def check(cells: Sequence[Cell], memory: Path, disk: Path) -> None:

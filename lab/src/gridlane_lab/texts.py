@@ -76,6 +76,14 @@ def claim_interval_text(row: ClaimRow, low: float | None, high: float | None) ->
     return ends.replace(f" {unit} –", " –") if unit else ends
 
 
+def published_text(row: ClaimRow, published: Sequence[float] | None) -> str:
+    """The published figure of a claim, or its lowest and highest."""
+    if published is None:
+        return ""
+    low, high = published
+    return claim_text(row, low) if low == high else claim_interval_text(row, low, high)
+
+
 def target_text(row: ClaimRow) -> str:
     """What a claim wants."""
     if row.kind == "equivalent" and row.most:

@@ -118,7 +118,13 @@ class RunPlan:
     def measure(self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts) -> rows.Measured:
         """Makes the transfers, and compares what arrived."""
         work = self._scenario.work
-        comparer = Comparer(work.duration_s > 0, gridlane_path())
+        with contextlib.closing(Comparer(work.duration_s > 0, gridlane_path())) as comparer:
+            return self._measured(sites, servers, run, comparer)
+
+    def _measured(
+        self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts, comparer: Comparer
+    ) -> rows.Measured:
+        work = self._scenario.work
         comparisons: dict[int, Future[Comparison]] = {}
 
         def compare(attempt: Attempt) -> None:
@@ -154,7 +160,6 @@ class RunPlan:
             for attempt in batch.attempts:
                 compare(attempt)
         found = {number: future.result() for number, future in comparisons.items()}
-        comparer.close()
         self._write_events()
         return rows.Measured(
             attempts=batch.attempts,
@@ -207,9 +212,8 @@ class RunPlan:
             batch.dues.append(Due(term.begin_s, functools.partial(renew, number)))
         if work.expires():
             ended = {"credential": "expired"}
-            batch.dues.append(
-                Due(wallet.terms[0].end_s, lambda elapsed: self._happened.append({"began_s": elapsed, **ended}))
-            )
+            end_s = wallet.ends_unix_s - time.time()
+            batch.dues.append(Due(end_s, lambda elapsed: self._happened.append({"began_s": elapsed, **ended})))
 
     # --- Lanes and jobs -----------------------------------------------------------------------------------------
 
@@ -371,7 +375,8 @@ class RunPlan:
         work = self._scenario.work
         if self._scenario.topology is None or work.duration_s or work.kind not in ("copy", *THIRD_PARTY):
             return
-        places = [source for source in self._ways[0].sources if source in self._servers]
+        hosts = [host for source in self._ways[0].sources for host in self._scenario.hosts(source)]
+        places = [host for host in hosts if host in self._servers]
         ports = {place: seen.port_of(self._base(place, work.protocol)) for place in places}
         if not ports:
             return
@@ -428,10 +433,8 @@ class RunPlan:
 
     def _storage_rate(self, place: str) -> float | None:
         topology = self._scenario.topology
-        for site in topology.site if topology is not None else ():
-            if place == site.name or place.rpartition("-")[0] == site.name:
-                return site.storage_rate_bytes_per_s
-        return None
+        site = topology.site_of(place) if topology is not None else None
+        return site.storage_rate_bytes_per_s if site is not None else None
 
     @contextlib.contextmanager
     def _pace(self, servers: Mapping[str, RunningServer]) -> Iterator[None]:
