@@ -74,7 +74,7 @@ lab-quick: ## the published experiments in their quick sizes, with reports below
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(LAB_OPTIONS)
 
-lab-own: ## paired runs against gridlane's own targets, by the lab (quick: 10 minutes; LAB_SIZE=full: 2 hours; LAB_OPTIONS=own/NAME...)
+lab-own: ## paired runs against gridlane's own targets, by the lab (quick: 5 minutes; LAB_SIZE=full: 2 hours; LAB_OPTIONS=own/NAME...)
 	@sh scripts/bootstrap.sh --lab
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(or $(LAB_OPTIONS),own)
