@@ -245,27 +245,40 @@ def _levels(spans_ns: Sequence[tuple[int, int]]) -> list[tuple[float, int]]:
 # --- Distributions of single transfers --------------------------------------------------------------------------
 
 
-def _ecdf(sheet: Sheet) -> str:
-    scale, _ = sheet.unit
+def _singles(sheet: Sheet, inside: Sequence[Observation]) -> dict[str, tuple[list[float], int]] | None:
+    """Series → the figures of its transfers in one panel, in the unit of the axis, and how many transfers there were.
+    None where the response is no figure of single transfers."""
     column = _column(sheet)
     if column is None:
-        return f"{sheet.response} is no figure of single transfers"
-    by_run = _by_run(sheet, sheet.observations)
+        return None
+    scale, _ = sheet.unit
+    by_run = _by_run(sheet, inside)
+    found: dict[str, tuple[list[float], int]] = {}
+    for one in inside:
+        values, count = found.get(sheet.series_of(one), ([], 0))
+        rows = by_run[one.run_id]
+        values += [row[column] * scale for row in rows if row[column] is not None and _is_good(row)]
+        found[sheet.series_of(one)] = (values, count + len(rows))
+    return found
+
+
+def _ecdf(sheet: Sheet) -> str:
     panels = sheet.panels()
     axes = sheet.axes(len(panels))
     total = missing = 0
     for ax, (title, inside) in zip(axes, panels, strict=True):
+        groups = _singles(sheet, inside)
+        if groups is None:
+            return f"{sheet.response} is no figure of single transfers"
         for name in sheet.series_names():
-            of_name = [one for one in inside if sheet.series_of(one) == name]
-            rows = [row for one in of_name for row in by_run[one.run_id]]
-            good = [row[column] * scale for row in rows if row[column] is not None and _is_good(row)]
-            missing += len(rows) - len(good)
+            good, count = groups.get(name, ([], 0))
+            missing += count - len(good)
             if not good:
                 continue
-            colour, marker = sheet.style(sheet.tool_or(name, of_name))
+            colour, marker = sheet.style(sheet.tool_or(name, [one for one in inside if sheet.series_of(one) == name]))
             values, shares = statistics.ecdf(good)
             # Transfers that failed never arrive: the curve ends below 1.
-            part = len(good) / len(rows)
+            part = len(good) / count
             total += len(good)
             (line,) = ax.step(
                 [values[0], *values],
@@ -294,29 +307,19 @@ def _ecdf(sheet: Sheet) -> str:
 
 def _histogram(sheet: Sheet) -> str:
     scale, _ = sheet.unit
-    column = _column(sheet)
-    if column is None:
-        return f"{sheet.response} is no figure of single transfers"
-    by_run = _by_run(sheet, sheet.observations)
     panels = sheet.panels()
     axes = sheet.axes(len(panels))
-    groups: dict[tuple[str, str], list[float]] = {}
-    missing = 0
-    for title, inside in panels:
-        for one in inside:
-            rows = by_run[one.run_id]
-            good = [row[column] * scale for row in rows if row[column] is not None and _is_good(row)]
-            missing += len(rows) - len(good)
-            groups.setdefault((title, sheet.series_of(one)), []).extend(good)
-    every = [value for values in groups.values() for value in values]
-    if not every:
-        return "no transfer has a figure"
-    largest = 0
+    largest = total = missing = 0
     for ax, (title, inside) in zip(axes, panels, strict=True):
-        most = max((max(values) for (panel, _), values in groups.items() if panel == title and values), default=1.0)
+        groups = _singles(sheet, inside)
+        if groups is None:
+            return f"{sheet.response} is no figure of single transfers"
+        most = max((value for values, _ in groups.values() for value in values), default=1.0)
         edges = np.linspace(0, most * 1.0001, HISTOGRAM_BINS + 1)
         for name in sheet.series_names():
-            values = groups.get((title, name), [])
+            values, count = groups.get(name, ([], 0))
+            total += len(values)
+            missing += count - len(values)
             if not values:
                 continue
             colour, marker = sheet.style(sheet.tool_or(name, [one for one in inside if sheet.series_of(one) == name]))
@@ -336,12 +339,14 @@ def _histogram(sheet: Sheet) -> str:
         ax.set_xlim(left=0)
         ax.set_xlabel(sheet.label)
         sheet.name_panel(ax, title)
+    if not total:
+        return "no transfer has a figure"
     for ax in axes:
         ax.set_ylim(0, largest * 1.1)
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     sheet.label_left(axes, "transfers")
     sheet.notes.append(
-        f"{len(every)} transfers of all blocks in {HISTOGRAM_BINS} classes for each panel; {missing} without a figure."
+        f"{total} transfers of all blocks in {HISTOGRAM_BINS} classes for each panel; {missing} without a figure."
     )
     return ""
 
