@@ -22,6 +22,7 @@ pub mod probe;
 mod random;
 mod root;
 mod session;
+mod stop;
 mod target;
 pub mod third_party;
 mod threads;

@@ -378,6 +378,10 @@ pub const PROBE_ENDPOINTS_MAX: usize = 10_000;
 pub const PROBE_PARALLEL_MAX: usize = 64;
 /// Entries of a directory after which a probe stops to list it: that it can be listed is known by then.
 pub const PROBE_LISTED_MAX: usize = 10_000;
+/// Bytes of the page that a probe takes of a directory, of a server that has no other listing: it is read whole.
+pub const PROBE_PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of the name of a site, or of a zone: it stands in a table.
+pub const PROBE_SITE_NAME_BYTES_MAX: usize = 255;
 /// Bytes of a file that was found in a listing and is read to see if that can be done; the rest of a longer one is left.
 pub const PROBE_FOUND_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of the small files whose latency is measured: less than a packet has.

@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples:
 /// trip; TLS and login, with the credential that was used; the listing; and a file that is read. Without --write nothing is
 /// changed there: the file is --file, or the smallest that is listed. With --write, three files of 1 kB are written under
 /// new names, read back, compared and removed, then one of --size in each direction for the rate, one endpoint at a time. All
-/// that was written is removed, also after an error or Ctrl-C; what could not be removed is named.
+/// that was written is removed, also after an error or Ctrl-C; what is, or may be, still there is named.
 ///
 /// With --choose N, sites that meet all criteria are ranked, and the first N that are apart from each other are named, with
 /// the reason for each of the others. If there are fewer, it says what each criterion leaves, and the exit code is 5.
@@ -55,10 +55,11 @@ pub(crate) struct ProbeArgs {
     /// Bytes by which the rate is measured; 0: it is not
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_bytes)]
     pub(crate) size: u64,
-    /// Seconds that each step of an endpoint may take; a rate is then that of what has come
+    /// Seconds that each step of an endpoint may take; a rate of reading is then that of what has come, and to remove files
+    /// takes no longer either
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = parse_seconds)]
     pub(crate) timeout: f64,
-    /// Seconds that all steps of an endpoint may take together
+    /// Seconds that all steps of an endpoint may take together; to remove what was written has a time of its own
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = parse_seconds)]
     pub(crate) endpoint_timeout: f64,
     /// Endpoints that are asked at the same time

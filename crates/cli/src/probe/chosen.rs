@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use gridlane_client::probe::{Cause, Choice, Criteria, Criterion, Outcome, Report, Site, Step, Untried, Why};
+use gridlane_client::probe::{
+    Cause, Choice, Chosen, Criteria, Criterion, Outcome, Report, Site, Step, Untried, Why,
+};
 use gridlane_core::text::printable;
 use gridlane_core::units::format_rate;
 use gridlane_core::{Error, ErrorKind, Fault};
@@ -18,7 +20,7 @@ pub(super) fn text(sites: &[Site], reports: &[Report], criteria: &Criteria, choi
         sites.len(),
         criteria.by.name()
     );
-    for (number, (site, figures)) in choice.chosen.iter().enumerate() {
+    for (number, Chosen { site, figures, reports: counted }) in choice.chosen.iter().enumerate() {
         let zone =
             sites[*site].zone.as_ref().map(|zone| format!(", zone {}", printable(zone))).unwrap_or_default();
         let rate = figures.rate_bytes_per_s.map_or("rate unknown".to_owned(), format_rate);
@@ -30,57 +32,42 @@ pub(super) fn text(sites: &[Site], reports: &[Report], criteria: &Criteria, choi
             ms(figures.round_trip),
             ms(figures.latency),
         );
-        for report in reports.iter().filter(|report| report.site == *site && counts(report, criteria)) {
-            let _ = writeln!(text, "     {}", printable(&report.endpoint.shown));
+        for number in counted {
+            let _ = writeln!(text, "     {}", printable(&reports[*number].endpoint.shown));
         }
     }
     if !choice.passed_over.is_empty() {
         text.push_str("not chosen:\n");
     }
     for (site, reason) in &choice.passed_over {
-        let _ = writeln!(
-            text,
-            "     {}: {}",
-            name(*site),
-            printable(&why(sites, reports, criteria, *site, reason))
-        );
+        let reason = why(sites, reports, criteria, reason);
+        let _ = writeln!(text, "     {}: {}", name(*site), printable(&reason));
     }
     text
 }
 
-/// True if an endpoint of a chosen site is one of those for which it was chosen.
-fn counts(report: &Report, criteria: &Criteria) -> bool {
-    let is_asked = criteria.protocols.is_empty() || criteria.protocols.contains(&report.endpoint.protocol);
-    is_asked
-        && report.works(Step::Login)
-        && criteria.require.iter().all(|ability| report.works(ability.step()))
-}
-
 /// The reason for which a site was not chosen.
-pub(super) fn why(sites: &[Site], reports: &[Report], criteria: &Criteria, site: usize, why: &Why) -> String {
-    let mine = |protocol: &gridlane_client::probe::Protocol| {
-        reports.iter().find(|report| report.site == site && report.endpoint.protocol == *protocol)
-    };
+pub(super) fn why(sites: &[Site], reports: &[Report], criteria: &Criteria, why: &Why) -> String {
     let unknown = || "unknown".to_owned();
     match why {
-        Why::Unspoken(protocol) => match mine(protocol).map(|report| (report, report.failures().next())) {
-            Some((_, Some((step, error)))) => format!("{protocol}: {}", Cause::of(step, error)),
-            Some((report, None)) => match report.outcome(Step::Login) {
+        Why::Unspoken(protocol, None) => format!("it has no endpoint of {protocol}"),
+        Why::Unspoken(protocol, Some(number)) => match reports[*number].failures().next() {
+            Some((step, error)) => format!("{protocol}: {}", Cause::of(step, error)),
+            None => match reports[*number].outcome(Step::Login) {
                 Outcome::Untried(why) => format!("{protocol}: {}", untried(*why)),
                 Outcome::Works | Outcome::Fails(_) => format!("it does not speak {protocol}"),
             },
-            None => format!("it has no endpoint of {protocol}"),
         },
-        Why::Lacks(ability, protocol) => {
-            let outcome = mine(protocol).map(|report| report.outcome(ability.step()));
-            let cause = match outcome {
-                Some(Outcome::Fails(error)) => Cause::of(ability.step(), error).to_string(),
-                Some(Outcome::Untried(Untried::Needless)) | Some(Outcome::Works) | None => {
+        Why::Lacks(ability, number) => {
+            let report = &reports[*number];
+            let cause = match report.outcome(ability.step()) {
+                Outcome::Fails(error) => Cause::of(ability.step(), error).to_string(),
+                Outcome::Untried(Untried::Needless) | Outcome::Works => {
                     format!("cannot {} it", ability.name())
                 }
-                Some(Outcome::Untried(why)) => format!("{}: {}", ability.name(), untried(*why)),
+                Outcome::Untried(why) => format!("{}: {}", ability.name(), untried(*why)),
             };
-            format!("{protocol}: {cause}")
+            format!("{}: {cause}", report.endpoint.protocol)
         }
         Why::Far(round_trip) => {
             let most = criteria.round_trip_max.map_or_else(unknown, |max| ms(Some(max)));
@@ -143,4 +130,54 @@ pub(super) fn too_few(sites: &[Site], criteria: &Criteria, choice: &Choice) -> O
         left.join(", of these ")
     );
     Some(Error::new(ErrorKind::Precondition, message).fault(Fault::Caller))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gridlane_client::events::ProbeLine;
+    use gridlane_client::probe::{Ability, Rank, SiteList, choose};
+
+    use super::*;
+
+    /// A site whose first endpoint is dead, and one of which no endpoint can be removed from.
+    #[test]
+    fn endpoints_and_reasons_are_those_that_count() {
+        let mut list = SiteList::default();
+        list.add("site=A https://dead.example/ https://alive.example/").unwrap();
+        list.add("site=B https://gone.example/ https://mute.example/").unwrap();
+        let sites = list.over(&[]).unwrap();
+        let mut reports = Vec::new();
+        for (at, site) in sites.iter().enumerate() {
+            reports.extend(site.endpoints.iter().map(|endpoint| Report::new(at, endpoint.clone())));
+        }
+        let fails = |kind, message: &str| Outcome::Fails(Error::new(kind, message));
+        for dead in [0, 2] {
+            reports[dead].note(Step::Connect, fails(ErrorKind::Network, "refused"), Duration::ZERO);
+        }
+        for step in [Step::Login, Step::List] {
+            reports[1].note(step, Outcome::Works, Duration::ZERO);
+        }
+        reports[3].note(Step::Login, Outcome::Works, Duration::ZERO);
+        reports[3].note(Step::List, fails(ErrorKind::Timeout, "late"), Duration::ZERO);
+        let criteria = Criteria {
+            count: 2,
+            protocols: Vec::new(),
+            require: vec![Ability::List],
+            round_trip_max: None,
+            rate_min_bytes_per_s: None,
+            apart: None,
+            by: Rank::Rate,
+        };
+        let choice = choose(&sites, &reports, &criteria);
+        let text = text(&sites, &reports, &criteria, &choice);
+        assert!(text.contains("https://alive.example/") && !text.contains("dead.example"), "{text}");
+        assert!(text.contains("B: https: list: too slow"), "{text}");
+        let why = |why: &Why| super::why(&sites, &reports, &criteria, why);
+        let line = ProbeLine::choice((&sites, &reports), (&choice, 2), why, Vec::new());
+        let line = serde_json::to_value(&line).unwrap();
+        assert_eq!(line["chosen"][0]["urls"], serde_json::json!(["https://alive.example/"]));
+        assert_eq!(line["passed_over"][0]["why"], "https: list: too slow");
+    }
 }

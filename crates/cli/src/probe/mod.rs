@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use gridlane_client::events::{Failure, ProbeCounts, ProbeLine, ProbeSummary};
 use gridlane_client::probe::{
     Ability, Criteria, Group, Manner, Outcome, Part, ProbeObserver, ProbeRequest, Rank, Report, Site,
-    SiteList, Step, Untried, by_cause, choose, probe,
+    SiteList, Step, Untried, Why, by_cause, choose, probe,
 };
 use gridlane_client::{TreePath, WholeFile, failure_of};
 use gridlane_core::limits::PROBE_LIST_BYTES_MAX;
@@ -52,9 +52,8 @@ pub(crate) async fn run(args: &ProbeArgs, global: &Global, output: &Output) -> R
     let reports = outcome?;
     let took = begun.elapsed();
     let groups = by_cause(&reports);
-    if let Some(file) = errors_file {
-        write_errors(file, &groups, output.json)?;
-    }
+    // What was found out is shown all the same.
+    let errors_written = errors_file.map_or(Ok(()), |file| write_errors(file, &groups, output.json));
     let columns = columns();
     if !output.json && !output.quiet {
         to_stdout(format_args!("{}", table::table(&sites, &reports, columns)));
@@ -83,7 +82,7 @@ pub(crate) async fn run(args: &ProbeArgs, global: &Global, output: &Output) -> R
     } else if !output.quiet {
         to_stdout(format_args!("\n{}", table::summary(&counts, took)));
     }
-    Ok(exit_code(match (is_stopped, error, args.choose) {
+    let kind = match (is_stopped, error, args.choose) {
         (true, ..) => Some(ErrorKind::Interrupted),
         (false, Some(error), _) => {
             output.failed(FailedEvent::Command, &error, false);
@@ -96,7 +95,8 @@ pub(crate) async fn run(args: &ProbeArgs, global: &Global, output: &Output) -> R
                 reports.iter().filter_map(|report| Some(report.failures().next()?.1.clone())).collect();
             failure_of(&firsts, reports.len())
         }
-    }))
+    };
+    errors_written.map(|()| exit_code(kind))
 }
 
 /// Options that contradict each other.
@@ -179,14 +179,9 @@ fn criteria(args: &ProbeArgs, count: usize) -> Criteria {
 fn choice(sites: &[Site], reports: &[Report], criteria: &Criteria, output: &Output) -> Option<Error> {
     let choice = choose(sites, reports, criteria);
     if output.json {
-        // The reason is worded for the site that it is of.
-        let of = |why: &gridlane_client::probe::Why| {
-            let site =
-                choice.passed_over.iter().find(|(_, other)| std::ptr::eq(other, why)).map(|(site, _)| *site);
-            site.map(|site| chosen::why(sites, reports, criteria, site, why)).unwrap_or_default()
-        };
         let left = chosen::criteria_left(criteria, &choice);
-        let line = ProbeLine::choice((sites, &choice, criteria.count), of, left);
+        let why = |why: &Why| chosen::why(sites, reports, criteria, why);
+        let line = ProbeLine::choice((sites, reports), (&choice, criteria.count), why, left);
         print_line(&mut std::io::stdout().lock(), &line);
     } else {
         // It was asked for: --quiet leaves it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gridlane_client::events::ProbeCounts;
 use gridlane_client::probe::{Cause, Group, Outcome, Report, Site, Step, Untried};
 use gridlane_core::ErrorKind;
+use gridlane_core::limits::PROBE_SITE_NAME_BYTES_MAX;
 use gridlane_core::text::printable;
 use gridlane_core::units::format_seconds;
 
@@ -16,12 +17,15 @@ use crate::words;
 const FIGURES_COLUMNS: usize = 64;
 /// The shortest that a name is cut to.
 const NAME_COLUMNS_MIN: usize = 12;
+/// The longest that one may be, even where lines have no end: it may be a URL of any length.
+const NAME_COLUMNS_MAX: usize = PROBE_SITE_NAME_BYTES_MAX;
 
 /// The table, a line for each endpoint, no wider than `columns` where names can be cut for that.
 pub(super) fn table(sites: &[Site], reports: &[Report], columns: usize) -> String {
     let name = |report: &Report| printable(&sites[report.site].name);
     let longest = reports.iter().map(|report| name(report).chars().count()).max().unwrap_or(0);
-    let room = longest.clamp(4, columns.saturating_sub(FIGURES_COLUMNS).max(NAME_COLUMNS_MIN));
+    let most = columns.saturating_sub(FIGURES_COLUMNS).clamp(NAME_COLUMNS_MIN, NAME_COLUMNS_MAX);
+    let room = longest.clamp(4, most);
     let mut text = format!("{:room$}  {:34}{:>14}{:>14}\n", "", "", "small file, ms", "MB/s");
     let heads = ["list", "read", "write", "del", "rtt ms", "write", "read", "write", "read"];
     text.push_str(&line(&format!("{:room$}  {:6}", "site", "over"), &heads.map(str::to_owned)));
@@ -192,7 +196,11 @@ pub(super) fn summary(counts: &ProbeCounts, took: Duration) -> String {
         format_seconds(took.as_secs_f64())
     );
     if *left > 0 {
-        let _ = write!(text, "; {left} {} left there", if *left == 1 { "file is" } else { "files are" });
+        let _ = write!(
+            text,
+            "; {left} {}, or may be, still there",
+            if *left == 1 { "file is" } else { "files are" }
+        );
     }
     text + "\n"
 }
@@ -252,6 +260,27 @@ a-very-long-nam…  https  yes  late no    yes       -      -      -      -     
 a-very-long-nam…  gsiftp protocol: gsiftp is not spoken here
 ";
         assert_eq!(table(&sites, &reports, 80), expected);
+    }
+
+    /// Formatting has widths of 16 bits.
+    #[test]
+    fn no_name_is_too_long_for_the_table() {
+        let mut list = SiteList::default();
+        let path = "p".repeat(70_000);
+        list.add(&format!("https://a/{path}/")).unwrap();
+        list.add(&format!("https://a/{path}2/")).unwrap();
+        let sites = list.over(&[]).unwrap();
+        let reports: Vec<Report> =
+            sites.iter().enumerate().map(|(at, site)| Report::new(at, site.endpoints[0].clone())).collect();
+        let text = table(&sites, &reports, usize::MAX);
+        assert!(text.lines().all(|line| line.chars().count() < 400) && text.contains("pp…"), "{text}");
+    }
+
+    #[test]
+    fn what_may_be_left_is_told_of() {
+        let counts = ProbeCounts { left: 2, ..ProbeCounts::default() };
+        let text = summary(&counts, Duration::ZERO);
+        assert!(text.ends_with("; 2 files are, or may be, still there\n"), "{text}");
     }
 
     #[test]

@@ -8,15 +8,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 
 use crate::support::apache::Apache;
-use crate::support::client::{Outcome, Running, gridlane, run};
+use crate::support::client::{Outcome, Running, cp, gridlane, run};
 use crate::support::nginx::Nginx;
 use crate::support::object::{Answer, Object, Then};
-use crate::support::rogue::{Rogue, closed_port_url};
+use crate::support::rogue::{Request, Rogue, closed_port_url};
 use crate::support::serve::Server;
 use crate::support::xrootd::Xrootd;
 use crate::support::{SOON, Scratch, content, names, secrets, until};
@@ -132,8 +134,14 @@ fn nothing_is_changed_unless_it_is_asked_for() {
         );
         run(json(&[&url, "--file", "missing"])).exits(3);
     }
+    // Lines are written some time later, and in order.
     let changes = || fs::read_to_string(&audit).unwrap_or_default();
-    assert_eq!(changes(), "");
+    let made = scratch.file("made", b"by no probe");
+    run(cp(&made, server.url("marker-of-4008"))).ok();
+    until("the marker is in the log", || changes().contains("marker-of-4008"));
+    let before = changes();
+    let before = before.split("marker-of-4008").next().unwrap();
+    assert!(!before.contains('\n'), "{before}");
     run(json(&["--write", "--size", "0", &server.url("")])).ok();
     until("what was changed is in the log", || changes().contains("gridlane-probe-"));
     assert!(left_in(&export).is_empty(), "{:?}", names(&export));
@@ -200,23 +208,40 @@ fn liar(len: usize, deletes: bool) -> Rogue {
                 }
                 Answer::status(204)
             }
-            "GET" | "HEAD" if request.path == "/" => {
-                let page = Arc::new(b"<a href=\"x\">x</a>".to_vec());
-                Answer::status(200).header("Content-Type", "text/html").body(&page, 0..page.len())
-            }
             "GET" | "HEAD" if is_there => object.answer(request),
-            "GET" | "HEAD" => Answer::status(404),
-            _ => Answer::status(405).then(Then::Close),
+            _ => bare(request),
         }
     })
+}
+
+/// The answer of a server whose directory can be listed and has no file.
+fn bare(request: &Request) -> Answer {
+    match request.method.as_str() {
+        "GET" | "HEAD" if request.path == "/" => page(b"<a href=\"x\">x</a>".to_vec()),
+        "GET" | "HEAD" => Answer::status(404),
+        _ => Answer::status(405).then(Then::Close),
+    }
+}
+
+fn page(html: Vec<u8>) -> Answer {
+    let (len, html) = (html.len(), Arc::new(html));
+    Answer::status(200).header("Content-Type", "text/html").body(&html, 0..len)
+}
+
+/// The files that are left, each with whether that is certain.
+fn left(endpoint: &Value) -> Vec<(String, bool)> {
+    let left = endpoint["left"].as_array().unwrap().iter();
+    left.map(|left| (left["url"].as_str().unwrap().to_owned(), left["is_certain"].as_bool().unwrap()))
+        .collect()
 }
 
 #[test]
 fn a_file_that_does_not_come_back_the_same_is_found() {
     // A file of another size is noticed when it was stored, other bytes when they are read.
     for (len, states, step) in
-        [(1000, "+++++-...+", "write"), (1024, "++++++-..+", "read"), (5000, "+++++-...+", "write")]
+        [(1000, "+++++-...+", "write"), (1024, "++++++--.+", "read"), (5000, "+++++-...+", "write")]
     {
+        // That small files cannot be read back does not keep a large one from being written.
         let server = liar(len, true);
         let outcome = run(json(&["--write", &server.url("")])).exits(8);
         let found = assert_states(&outcome, &server.url(""), states);
@@ -230,8 +255,150 @@ fn a_file_that_does_not_come_back_the_same_is_found() {
     // Nor is a removal believed.
     let server = liar(1024, false);
     let outcome = run(json(&["--write", &server.url("")]));
-    let found = assert_states(&outcome, &server.url(""), "++++++-..-");
-    assert_eq!(found["left"].as_array().unwrap().len(), 3, "{found:#}");
+    let found = assert_states(&outcome, &server.url(""), "++++++--.-");
+    assert_eq!(found["left"].as_array().unwrap().len(), 4, "{found:#}");
+}
+
+#[test]
+fn a_server_that_falls_silent_is_slow() {
+    const STALLS_AT: usize = 2_500_000;
+    let object = Object::bare(&content(4006, 3_000_000));
+    let server = Rogue::start(move |request| match request.path.as_str() {
+        "/later" if request.method != "PUT" => object.answer(request).cut_at(STALLS_AT, Then::Stall),
+        "/soon" if request.method != "PUT" => object.answer(request).cut_at(200_000, Then::Stall),
+        _ => bare(request),
+    });
+    let url = server.url("");
+    let outcome = run(json(&["--file", "later", "--timeout", "1", &url])).ok();
+    let found = assert_states(&outcome, &url, "+++++.+.+.");
+    let rate = &found["read_rate"];
+    let (bytes, seconds) = (rate["bytes"].as_u64().unwrap(), rate["seconds"].as_f64().unwrap());
+    assert!((1..=STALLS_AT as u64).contains(&bytes) && seconds >= 1.0, "{found:#}");
+    assert!(rate["rate_bytes_per_s"].as_f64().unwrap() <= STALLS_AT as f64, "{found:#}");
+    // Where it does not even bring as much as a small file, it cannot be read.
+    let outcome = run(json(&["--file", "soon", "--timeout", "1", &url]));
+    let found = assert_states(&outcome, &url, "+++++.-...");
+    assert_eq!(found["steps"]["read"]["error"]["class"], "timeout", "{found:#}");
+}
+
+#[test]
+fn what_may_be_there_is_named() {
+    // It takes a file, says so too late, and does not show it before.
+    let slow = Rogue::start(|request| match request.method.as_str() {
+        "PUT" => {
+            sleep(Duration::from_millis(2500));
+            Answer::status(201).then(Then::Close)
+        }
+        _ => bare(request),
+    });
+    let outcome = run(json(&["--write", "--timeout", "1", &slow.url("")]));
+    let found = assert_states(&outcome, &slow.url(""), "+++++-....");
+    let left_there = left(&found);
+    let [(url, false)] = left_there.as_slice() else { panic!("{found:#}") };
+    outcome.says(&[&format!("perhaps left at the server: {url}")]);
+
+    // It does not say what it has after it has refused a file, or removed one.
+    let mute = |refuses: bool| {
+        let begun = Mutex::new(HashSet::new());
+        let object = Object::bare(&content(4007, 1024));
+        Rogue::start(move |request| {
+            let mut begun = begun.lock().unwrap();
+            match request.method.as_str() {
+                "PUT" => {
+                    begun.insert(request.path.clone());
+                    Answer::status(if refuses { 412 } else { 201 }).then(Then::Close)
+                }
+                "DELETE" => {
+                    begun.remove(&request.path);
+                    begun.insert(format!("no more {}", request.path));
+                    Answer::status(204)
+                }
+                _ if begun.contains(&format!("no more {}", request.path)) => Answer::status(500),
+                "HEAD" if refuses && begun.contains(&request.path) => Answer::status(500),
+                "HEAD" | "GET" if begun.contains(&request.path) => object.answer(request),
+                _ => bare(request),
+            }
+        })
+    };
+    for (refuses, states, count) in [(true, "+++++-...-", 1), (false, "++++++-..-", 3)] {
+        let server = mute(refuses);
+        let outcome = run(json(&["--write", "--size", "0", &server.url("")]));
+        let found = assert_states(&outcome, &server.url(""), states);
+        let left = left(&found);
+        assert!(left.len() == count && left.iter().all(|(_, is_certain)| !is_certain), "{found:#}");
+    }
+}
+
+#[test]
+fn to_remove_what_was_written_takes_no_longer_than_a_step() {
+    let (files, object) = (Mutex::new(HashSet::new()), Object::bare(&content(4009, 1024)));
+    let server = Rogue::start(move |request| {
+        let mut files = files.lock().unwrap();
+        let is_there = files.contains(&request.path);
+        match request.method.as_str() {
+            "PUT" => {
+                files.insert(request.path.clone());
+                Answer::status(201).then(Then::Close)
+            }
+            // From now on it says nothing any more.
+            _ if files.len() == 3 => Answer::raw(Vec::new()).then(Then::Stall),
+            _ if is_there => object.answer(request),
+            _ => bare(request),
+        }
+    });
+    let outcome = run(json(&["--write", "--timeout", "1", "--endpoint-timeout", "2", &server.url("")]));
+    let found = endpoint(&outcome, &server.url(""));
+    assert_eq!(found["steps"]["delete"]["error"]["class"], "timeout", "{found:#}");
+    assert!(left(&found).len() >= 3, "{found:#}");
+    // Both parts, a removal behind each, and the grace of what is broken off.
+    assert!(outcome.elapsed < Duration::from_secs(6), "{}", outcome.describe());
+}
+
+#[test]
+fn a_page_of_any_length_is_not_taken() {
+    let html = b"<a href=\"x\">x</a>\n".repeat(6_000_000 / 19);
+    let server = Rogue::start(move |request| match request.path.as_str() {
+        "/" if request.method == "GET" => page(html.clone()),
+        _ => bare(request),
+    });
+    let outcome = run(json(&[&server.url("")]));
+    let error = assert_states(&outcome, &server.url(""), "++++-.....")["steps"]["list"]["error"].clone();
+    assert_eq!(error["class"], "unsupported", "{error}");
+}
+
+#[test]
+fn what_was_found_out_is_shown_when_the_failures_cannot_be_written() {
+    let scratch = Scratch::new();
+    let server = Server::start(&scratch.dir("export"));
+    let there = scratch.dir("errors");
+    let command = |mut command: Command| {
+        command.arg("--errors").arg(&there).arg(server.url(""));
+        run(command)
+    };
+    let outcome = command(probe(&[])).says(&["cannot write it"]);
+    assert!(
+        outcome.code != Some(0) && outcome.text().contains("1 endpoint of 1 site"),
+        "{}",
+        outcome.describe()
+    );
+    assert!(outcome.text().contains("list read write"), "{}", outcome.describe());
+    let outcome = command(json(&[]));
+    assert_eq!(
+        (outcome.number("listed"), &outcome.event("error")["error"]["class"]),
+        (1, &"local_io".into())
+    );
+}
+
+#[test]
+fn files_of_other_probes_are_not_read() {
+    let scratch = Scratch::new();
+    let export = scratch.dir("export");
+    fs::write(export.join("gridlane-probe-0123456789abcdef-0-small-0"), b"x").unwrap();
+    let server = Server::start(&export);
+    for url in [server.url(""), server.url_over("root", "")] {
+        let found = assert_states(&run(json(&[&url])).ok(), &url, "+++++.....");
+        assert_eq!(found["steps"]["read"]["why"], "no_file", "{found:#}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::common::{Failure, Words};
-use crate::probe::{Ability, Choice, Figures, Group, Left, Outcome, Report, Site, Step, Why};
+use crate::probe::{Ability, Choice, Chosen, Group, Left, Outcome, Report, Site, Step, Why};
 
 /// An event of a probe.
 #[derive(Clone, Debug, Serialize)]
@@ -130,6 +130,7 @@ pub struct ChoiceLine {
 pub struct ChosenLine {
     pub site: String,
     pub zone: Option<String>,
+    /// Of the endpoints for which it was chosen.
     pub urls: Vec<String>,
     pub round_trip_s: Option<f64>,
     pub rate_bytes_per_s: Option<f64>,
@@ -175,7 +176,7 @@ pub struct ProbeCounts {
     pub deleted: usize,
     /// Endpoints of which a step fails.
     pub failed: usize,
-    /// Files that are left.
+    /// Files that are, or may be, left.
     pub left: usize,
 }
 
@@ -276,19 +277,20 @@ impl ProbeLine {
         })
     }
 
-    /// The line of a choice of `wanted` sites. `why` words the reasons, `criteria` has the criteria in words with what they
-    /// leave.
+    /// The line of a choice of `wanted` sites, from these reports. `why` words the reasons,
+    /// `criteria` has the criteria in words with what they leave.
     pub fn choice(
-        (sites, choice, wanted): (&[Site], &Choice, usize),
+        (sites, reports): (&[Site], &[Report]),
+        (choice, wanted): (&Choice, usize),
         why: impl Fn(&Why) -> String,
         criteria: Vec<(String, usize)>,
     ) -> ProbeLine {
-        let chosen = |(at, figures): &(usize, Figures)| {
-            let site = &sites[*at];
+        let chosen = |Chosen { site, figures, reports: counted }: &Chosen| {
+            let site = &sites[*site];
             ChosenLine {
                 site: site.name.clone(),
                 zone: site.zone.clone(),
-                urls: site.endpoints.iter().map(|endpoint| endpoint.shown.clone()).collect(),
+                urls: counted.iter().map(|number| reports[*number].endpoint.shown.clone()).collect(),
                 round_trip_s: seconds(figures.round_trip),
                 rate_bytes_per_s: figures.rate_bytes_per_s,
                 latency_s: seconds(figures.latency),

@@ -388,7 +388,7 @@ fn the_lines_of_other_commands_as_documented() {
 #[test]
 fn the_lines_of_a_probe_as_documented() {
     use crate::probe::{
-        Choice, Criterion, Figures, Left, Outcome, Rate, Report, Shown, SiteList, Step, Untried, Why,
+        Choice, Chosen, Criterion, Figures, Left, Outcome, Rate, Report, Shown, SiteList, Step, Untried, Why,
         by_cause,
     };
     const SECTION: &str = "## gridlane probe";
@@ -432,13 +432,13 @@ fn the_lines_of_a_probe_as_documented() {
     assert_documented(SECTION, &[], &cause);
     assert_eq!(line(&cause)["cause"], "write: HTTP 503, busy");
     let choice = Choice {
-        chosen: vec![(0, Figures::default())],
+        chosen: vec![Chosen { site: 0, figures: Figures::default(), reports: vec![0] }],
         passed_over: vec![(1, Why::Enough)],
         left: vec![(Criterion::Protocols, 2)],
         is_met: true,
     };
     let why = |why: &Why| why.name().to_uppercase();
-    let choice = ProbeLine::choice((&sites, &choice, 1), why, vec![("speak".to_owned(), 2)]);
+    let choice = ProbeLine::choice((&sites, &reports), (&choice, 1), why, vec![("speak".to_owned(), 2)]);
     assert_documented(SECTION, &[], &choice);
     let made = line(&choice);
     assert_eq!(made["passed_over"][0], json!({ "site": "Bonn", "why": "ENOUGH", "why_id": "enough" }));

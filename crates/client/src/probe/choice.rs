@@ -158,10 +158,10 @@ impl Figures {
 /// The reason for which a site was not chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// It does not speak this protocol, or was not reached over it.
-    Unspoken(Protocol),
-    /// It lacks this ability over this protocol.
-    Lacks(Ability, Protocol),
+    /// It does not speak this protocol, or was not reached over it: by the report of this number, if there is one.
+    Unspoken(Protocol, Option<usize>),
+    /// It lacks this ability, by the report of this number.
+    Lacks(Ability, usize),
     /// Its round trip is longer than it may be, or not known.
     Far(Option<Duration>),
     /// Its rate is less than it must be, or not known.
@@ -178,7 +178,7 @@ impl Why {
     /// The name used in JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Why::Unspoken(_) => "protocol",
+            Why::Unspoken(..) => "protocol",
             Why::Lacks(..) => "ability",
             Why::Far(_) => "rtt",
             Why::Slow(_) => "rate",
@@ -204,11 +204,23 @@ pub enum Criterion {
     Apart,
 }
 
+/// A site that was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// Number of the site.
+    pub site: usize,
+    /// Its figures.
+    pub figures: Figures,
+    /// Numbers of the reports of the endpoints for which it was chosen: one over each protocol that is asked for, or the
+    /// best one.
+    pub reports: Vec<usize>,
+}
+
 /// The sites that were chosen, and the reasons for the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The chosen sites by rank, with their figures.
-    pub chosen: Vec<(usize, Figures)>,
+    /// The chosen sites by rank.
+    pub chosen: Vec<Chosen>,
     /// The others, in their order.
     pub passed_over: Vec<(usize, Why)>,
     /// Number of sites that are left by each criterion and those before it. By the last one it is the number of groups.
@@ -223,16 +235,21 @@ struct Candidate {
     /// Number of the site.
     site: usize,
     figures: Figures,
+    /// Numbers of the reports that count.
+    reports: Vec<usize>,
     /// Keys of the places that it is at; with one of them in common two sites are not apart.
     places: Vec<String>,
 }
 
+/// A report and its number.
+type Numbered<'a> = (usize, &'a Report);
+
 /// Chooses sites by what was found of their endpoints.
 pub fn choose(sites: &[Site], reports: &[Report], criteria: &Criteria) -> Choice {
     let mut of_site = vec![Vec::new(); sites.len()];
-    for report in reports {
+    for (number, report) in reports.iter().enumerate() {
         if let Some(of_site) = of_site.get_mut(report.site) {
-            of_site.push(report);
+            of_site.push((number, report));
         }
     }
     let mut candidates = Vec::new();
@@ -241,16 +258,12 @@ pub fn choose(sites: &[Site], reports: &[Report], criteria: &Criteria) -> Choice
     for (at, (site, of_site)) in sites.iter().zip(&of_site).enumerate() {
         match judge(of_site, criteria) {
             Ok((figures, used)) => {
-                candidates.push(Candidate { site: at, figures, places: places(site, &used, criteria.apart) })
+                let places = places(site, &used, criteria.apart);
+                let reports = used.into_iter().map(|(number, _)| number).collect();
+                candidates.push(Candidate { site: at, figures, reports, places });
             }
             Err(why) => {
-                let criterion = match why {
-                    Why::Unspoken(_) => 0,
-                    Why::Lacks(..) => 1,
-                    Why::Far(_) => 2,
-                    _ => 3,
-                };
-                lost[criterion] += 1;
+                lost[depth(&why).min(3)] += 1;
                 passed_over.push((at, why));
             }
         }
@@ -286,7 +299,8 @@ pub fn choose(sites: &[Site], reports: &[Report], criteria: &Criteria) -> Choice
             _ if chosen.len() == criteria.count => Why::Enough,
             (group, _) => {
                 taken.extend(group.map(|group| (group, site)));
-                chosen.push((site, candidate.figures));
+                let (figures, reports) = (candidate.figures, candidate.reports.clone());
+                chosen.push(Chosen { site, figures, reports });
                 continue;
             }
         };
@@ -298,22 +312,21 @@ pub fn choose(sites: &[Site], reports: &[Report], criteria: &Criteria) -> Choice
 }
 
 /// The figures of a site that meets the criteria, and the reports that count; or the first criterion that it does not meet.
-fn judge<'a>(reports: &[&'a Report], criteria: &Criteria) -> Result<(Figures, Vec<&'a Report>), Why> {
-    let judged = |report: &'a Report| {
-        let protocol = || report.endpoint.protocol.clone();
+fn judge<'a>(reports: &[Numbered<'a>], criteria: &Criteria) -> Result<(Figures, Vec<Numbered<'a>>), Why> {
+    let judged = |(number, report): Numbered<'a>| {
         // What is reached of it: a login that works, or what comes behind it.
         if !report.works(Step::Login) {
-            return Err(Why::Unspoken(protocol()));
+            return Err(Why::Unspoken(report.endpoint.protocol.clone(), Some(number)));
         }
         let lacking = criteria.require.iter().find(|ability| !report.works(ability.step()));
         match lacking {
-            Some(ability) => Err(Why::Lacks(*ability, protocol())),
+            Some(ability) => Err(Why::Lacks(*ability, number)),
             None => fast_enough(Figures::of(report), criteria),
         }
     };
     // Of several endpoints the best one counts, or else the one that comes furthest.
-    let best = |mine: &mut dyn Iterator<Item = &'a Report>| {
-        let mut best: Option<(Result<Figures, Why>, &'a Report)> = None;
+    let best = |mine: &mut dyn Iterator<Item = Numbered<'a>>| {
+        let mut best: Option<(Result<Figures, Why>, Numbered<'a>)> = None;
         for report in mine {
             let next = judged(report);
             let is_better = best.as_ref().is_none_or(|(best, _)| match (&next, best) {
@@ -331,17 +344,17 @@ fn judge<'a>(reports: &[&'a Report], criteria: &Criteria) -> Result<(Figures, Ve
     if criteria.protocols.is_empty() {
         return match best(&mut reports.iter().copied()) {
             Some((judged, report)) => judged.map(|figures| (figures, vec![report])),
-            None => Err(Why::Unspoken(Protocol::Other(String::new()))),
+            None => Err(Why::Unspoken(Protocol::Other(String::new()), None)),
         };
     }
-    let mut used: Vec<&Report> = Vec::new();
+    let mut used: Vec<Numbered<'a>> = Vec::new();
     let mut all: Option<Figures> = None;
     let mut first_wrong: Option<Why> = None;
     for protocol in &criteria.protocols {
-        let mut mine = reports.iter().copied().filter(|report| report.endpoint.protocol == *protocol);
+        let mut mine = reports.iter().copied().filter(|(_, report)| report.endpoint.protocol == *protocol);
         let (judged, report) = match best(&mut mine) {
             Some((judged, report)) => (judged, Some(report)),
-            None => (Err(Why::Unspoken(protocol.clone())), None),
+            None => (Err(Why::Unspoken(protocol.clone(), None)), None),
         };
         match judged {
             Ok(figures) => {
@@ -363,7 +376,7 @@ fn judge<'a>(reports: &[&'a Report], criteria: &Criteria) -> Result<(Figures, Ve
 /// The place of a reason in the order in which criteria are applied.
 fn depth(why: &Why) -> usize {
     match why {
-        Why::Unspoken(_) => 0,
+        Why::Unspoken(..) => 0,
         Why::Lacks(..) => 1,
         Why::Far(_) => 2,
         Why::Slow(_) => 3,
@@ -383,17 +396,17 @@ fn fast_enough(figures: Figures, criteria: &Criteria) -> Result<Figures, Why> {
     Ok(figures)
 }
 
-/// Keys of the places that a site is at.
-fn places(site: &Site, used: &[&Report], apart: Option<Apart>) -> Vec<String> {
+/// Keys of the places that a site is at with the endpoints that count.
+fn places(site: &Site, used: &[Numbered<'_>], apart: Option<Apart>) -> Vec<String> {
     match apart {
         None => Vec::new(),
         Some(Apart::Zone) => site.zone.iter().cloned().collect(),
         Some(Apart::Host) => {
-            let hosts = used.iter().filter_map(|report| report.endpoint.host());
+            let hosts = used.iter().filter_map(|(_, report)| report.endpoint.host());
             hosts.map(str::to_ascii_lowercase).collect()
         }
         Some(Apart::Network) => {
-            let networks = used.iter().flat_map(|report| &report.addresses).map(|address| {
+            let networks = used.iter().flat_map(|(_, report)| &report.addresses).map(|address| {
                 Network::around(*address, PROBE_NETWORK_IPV4_BITS, PROBE_NETWORK_IPV6_BITS).to_string()
             });
             networks.collect()

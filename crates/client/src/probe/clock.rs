@@ -3,23 +3,27 @@
 use std::future::Future;
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_peer::patience::timeout;
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::stop::{stopped, told};
 
 /// The limits of the steps of one endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     step_max: Duration,
     until: Instant,
+    /// Time that all parts of a step have together.
+    of_parts: Option<Duration>,
     stop: watch::Receiver<bool>,
 }
 
 impl Clock {
     /// Steps take `step_max` each, and `all_max` together from now on.
     pub(super) fn new(step_max: Duration, all_max: Duration, stop: watch::Receiver<bool>) -> Clock {
-        Clock { step_max, until: Instant::now() + all_max, stop }
+        Clock { step_max, until: Instant::now() + all_max, of_parts: None, stop }
     }
 
     /// Time that the next step may take; none is left when that is zero.
@@ -29,7 +33,8 @@ impl Clock {
 
     /// The limits of the parts of the next step.
     pub(super) fn of_step(&self) -> Clock {
-        Clock { until: Instant::now() + self.left(), ..self.clone() }
+        let left = self.left();
+        Clock { until: Instant::now() + left, of_parts: Some(left), ..self.clone() }
     }
 
     /// Time that is left for all of them.
@@ -42,22 +47,26 @@ impl Clock {
         *self.stop.borrow()
     }
 
+    /// Time that a step has for itself, whatever is left.
+    pub(super) fn step_max(&self) -> Duration {
+        self.step_max
+    }
+
     /// Completes when the probe is to stop.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stop = self.stop.clone();
-        async move {
-            if stop.wait_for(|is_stopped| *is_stopped).await.is_err() {
-                // Nothing can stop it any more.
-                std::future::pending::<()>().await;
-            }
-        }
+        told(self.stop.clone())
+    }
+
+    /// The error of what was not done in the time that was `left` for it. Of a part it names the time of the whole step.
+    pub(super) fn too_slow(&self, left: Duration) -> Error {
+        too_slow(self.of_parts.unwrap_or(left))
     }
 
     /// Does something within the time of a step, unless the probe is stopped.
     pub(super) async fn bound<T>(&self, doing: impl Future<Output = Result<T>>) -> Result<T> {
         let left = self.left();
         tokio::select! {
-            outcome = timeout(left, doing) => outcome.unwrap_or_else(|_| Err(too_slow(left))),
+            outcome = timeout(left, doing) => outcome.unwrap_or_else(|_| Err(self.too_slow(left))),
             () = self.stopped() => Err(stopped()),
         }
     }
@@ -66,11 +75,6 @@ impl Clock {
 /// The error of a step that takes too long.
 pub(super) fn too_slow(max: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("not done within {:.3} s", max.as_secs_f64()).replace(".000", ""))
-}
-
-/// The error of a step that was stopped.
-pub(super) fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller)
 }
 
 #[cfg(test)]
@@ -88,6 +92,9 @@ mod tests {
         assert_eq!(clock.left(), Duration::from_secs(1));
         let parts = clock.of_step();
         assert!(parts.bound(forever()).await.is_err());
+        // Nothing is left for another part, and the step has had a second.
+        assert_eq!(parts.too_slow(parts.left()).message(), "not done within 1 s");
+        assert_eq!(parts.bound(forever()).await.unwrap_err().message(), "not done within 1 s");
         assert_eq!((parts.left(), clock.left()), (Duration::ZERO, Duration::ZERO));
         assert!(clock.bound(forever()).await.is_err());
         assert_eq!(clock.left(), Duration::ZERO);

@@ -7,13 +7,14 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{PROBE_FOUND_BYTES_MAX, PROBE_LISTED_MAX, PROBE_SMALL_BYTES, PROBE_SMALL_FILES};
+use gridlane_core::name::PROBE_BEGIN;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::http::Purpose;
 use gridlane_peer::{Client, sends_password};
 use tokio::sync::watch;
 
-use super::clock::{Clock, too_slow};
+use super::clock::Clock;
 use super::content::Content;
 use super::report::{Outcome, Rate, Report, Shown, Step, Untried};
 use super::site::Endpoint;
@@ -96,8 +97,8 @@ impl Probing {
 
     /// True if a rate can be measured.
     pub(super) fn has_rate(&self) -> bool {
-        let is_asked = self.manner.rate_bytes > 0 && self.report.works(Step::Read);
-        is_asked && (self.writes_well() || self.manner.file.is_some())
+        let reads_well = || self.manner.file.is_some() && self.report.works(Step::Read);
+        self.manner.rate_bytes > 0 && (self.writes_well() || reads_well())
     }
 
     fn writes_well(&self) -> bool {
@@ -123,10 +124,12 @@ impl Probing {
                 // All that comes back as it was sent has arrived so.
                 let is_verified = self.report.read_rate.is_some_and(|read| read.bytes == bytes);
                 self.report.write_rate = Some(Rate { bytes, seconds, is_verified });
+            } else if let Outcome::Untried(why) = *self.report.outcome(Step::WriteRate) {
+                self.report.note(Step::ReadRate, Outcome::Untried(why), Duration::ZERO);
             }
             self.clear(&mut traces).await;
         } else if let Some(file) = self.readable.clone() {
-            let read = traces.count(&file, self.manner.rate_bytes, &clock);
+            let read = traces.count_some(&file, self.manner.rate_bytes, &clock);
             self.report.read_rate = self.step(Step::ReadRate, &clock, read).await;
         }
         self.left = clock.all_left();
@@ -322,7 +325,8 @@ async fn list(lister: &Lister, url: &Url) -> Result<Listed> {
         for item in items.drain(..) {
             match item {
                 Item::Entry(Entry { name, kind: EntryKind::File, size_bytes: Some(bytes), .. })
-                    if (1..smallest_bytes).contains(&bytes) =>
+                    // What another probe has written is gone soon.
+                    if (1..smallest_bytes).contains(&bytes) && !name.starts_with(PROBE_BEGIN.as_bytes()) =>
                 {
                     (smallest_bytes, listed.smallest) = (bytes, Some(name));
                 }
@@ -375,7 +379,7 @@ async fn read_found(traces: &Traces, file: &Url, clock: &Clock) -> Result<Vec<Du
 
 fn refuse_without_time(clock: &Clock) -> Result<()> {
     match clock.left() {
-        left if left.is_zero() => Err(too_slow(left)),
+        left if left.is_zero() => Err(clock.too_slow(left)),
         _ => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ mod site;
 mod traces;
 
 pub use cause::{Cause, Group, by_cause, kind_words};
-pub use choice::{Ability, Apart, Choice, Criteria, Criterion, Figures, Rank, Why, choose};
+pub use choice::{Ability, Apart, Choice, Chosen, Criteria, Criterion, Figures, Rank, Why, choose};
 pub use endpoint::Manner;
 pub use report::{Left, Outcome, Rate, Report, Shown, Step, Untried};
 pub use run::{Part, ProbeObserver, ProbeRequest, probe};

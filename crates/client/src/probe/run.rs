@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use gridlane_core::limits::PROBE_PAGE_BYTES_MAX;
+use gridlane_core::name::PROBE_BEGIN;
 use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_peer::Client;
 use tokio::sync::{Semaphore, watch};
@@ -55,7 +57,7 @@ pub async fn probe(
 ) -> Result<Vec<Report>> {
     let ProbeRequest { sites, manner, parallel, parallel_rates } = request;
     let client = impatient(client, &manner);
-    let lister = Lister::new(client);
+    let lister = Lister::new(client).pages_up_to(PROBE_PAGE_BYTES_MAX);
     let (tell, stopped) = watch::channel(false);
     let stopping = tokio::spawn(async move {
         stop.await;
@@ -70,7 +72,7 @@ pub async fn probe(
     });
     let all = endpoints.enumerate().map(|(number, endpoint)| {
         let names =
-            (format!("gridlane-probe-{prefix:016x}-{number}"), seed.wrapping_add((number as u64) << 16));
+            (format!("{PROBE_BEGIN}{prefix:016x}-{number}"), seed.wrapping_add((number as u64) << 16));
         (number, Probing::new(lister.clone(), manner.clone(), names, stopped.clone(), endpoint))
     });
     let asked = in_turns(all.collect(), Part::Questions, parallel, observer).await?;

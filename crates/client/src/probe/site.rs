@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use gridlane_core::limits::PROBE_ENDPOINTS_MAX;
+use gridlane_core::limits::{PROBE_ENDPOINTS_MAX, PROBE_SITE_NAME_BYTES_MAX};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::url::encode_name;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
@@ -185,7 +185,12 @@ impl SiteList {
             } else if word.contains("://") {
                 endpoints.push(Endpoint::parse(word)?);
             } else {
-                return Err(usage(format!("{word:?} is no URL, and neither site=NAME nor zone=NAME")));
+                // What was to be a URL, or a part of one, may have a secret in it.
+                let shown = match word.contains(['@', '=', '?']) {
+                    true => "a word".to_owned(),
+                    false => format!("{word:?}"),
+                };
+                return Err(usage(format!("{shown} is no URL, and neither site=NAME nor zone=NAME")));
             }
         }
         if endpoints.is_empty() {
@@ -271,6 +276,10 @@ fn without_scheme(shown: &str) -> String {
 
 /// A name that can be shown.
 fn judged(name: String) -> Result<String> {
+    if name.len() > PROBE_SITE_NAME_BYTES_MAX {
+        let message = format!("the name of a site or a zone has more than {PROBE_SITE_NAME_BYTES_MAX} bytes");
+        return Err(usage(message));
+    }
     match name.is_empty() || name.chars().any(is_unprintable) {
         true => Err(usage(format!("{name:?} is no name of a site or a zone"))),
         false => Ok(name),
@@ -340,6 +349,20 @@ mod tests {
             assert!(error.message().contains(word), "{line}: {error}");
             assert_eq!(error.kind(), ErrorKind::Usage, "{line}");
         }
+        // What may be a part of a URL is not shown.
+        for word in ["ada:secret@h.example", "authz=secret", "/vo/?secret", "https:/ada:secret@h/"] {
+            let error = SiteList::default().add(word).unwrap_err();
+            assert!(
+                error.message().contains("no URL") && !format!("{error:?}").contains("secret"),
+                "{error}"
+            );
+        }
+        for prefix in ["site", "zone"] {
+            let line = |len: usize| format!("{prefix}={} https://h/", "n".repeat(len));
+            SiteList::default().add(&line(255)).unwrap();
+            let error = SiteList::default().add(&line(256)).unwrap_err();
+            assert!(error.message().contains("more than 255 bytes"), "{error}");
+        }
         let mut list = list(&["site=a zone=x https://h/"]);
         assert!(list.add("site=a zone=y https://h/b").unwrap_err().message().contains("in the zone \"x\""));
         for text in ["", "https:", "root:x", "root:99999", "file", "a b"] {
@@ -396,14 +419,50 @@ mod tests {
         assert_eq!(names, ["h/a/", "h/b/", "g"]);
     }
 
+    const SECRET: &str = "s3cr3t";
+
+    /// URLs with a secret where one may be, and without; right ones and wrong ones.
+    fn urls() -> impl Strategy<Value = String> {
+        let scheme = "(http|https|davs|root|xroots|gsiftp|file|1x|)(://|:/|:)";
+        let user = prop_oneof![Just(""), Just("ada:s3cr3t@"), Just("s3cr3t@"), Just(":s3cr3t@")];
+        let query =
+            prop_oneof![Just(""), Just("?s3cr3t"), Just("?authz=s3cr3t"), Just("?a=b&authz=Bearer%20s3cr3t")];
+        let path = "[a-z/:%\\[\\]=]{0,8}";
+        (scheme, user, "[a-z:\\[\\]%@]{0,5}", path, query)
+            .prop_map(|(scheme, user, host, path, query)| format!("{scheme}{user}{host}/{path}{query}"))
+    }
+
     proptest! {
-        /// No line makes it panic, and nothing that is secret in one is shown.
+        /// No line makes it panic.
         #[test]
         fn any_line_is_read_or_refused(line in "(site=|zone=|https://|root://|gsiftp://|[ a-z:/@?#=%\\[\\]]){0,12}") {
             let mut list = SiteList::default();
             if list.add(&line).is_ok() {
                 let _ = list.over(&[Wished::parse("root").unwrap()]);
             }
+        }
+
+        /// Nothing that is secret in a URL is shown, whether it is taken or refused, by its own protocol or by another one.
+        #[test]
+        fn nothing_secret_is_shown(
+            urls in prop::collection::vec(urls(), 1..4),
+            more in "( site=[a-z]{0,2}| zone=[a-z]| [a-z]{1,3}|){0,2}",
+            protocol in prop_oneof![Just(""), Just("https"), Just("root:1095"), Just("gsiftp")],
+        ) {
+            // Another site at the same host has the same name, so that both are called by their whole URLs.
+            let mut list = SiteList::default();
+            let line = format!("{}{more}", urls.join(" "));
+            let added = list.add(&line).and_then(|()| list.add(&urls[0]));
+            let wished: Vec<Wished> = Wished::parse(protocol).ok().into_iter().collect();
+            let shown = match added.and_then(|()| list.over(&wished)) {
+                Ok(sites) => sites.iter().fold(String::new(), |text, site| {
+                    let Site { name, zone, endpoints } = site;
+                    let urls: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.shown.as_str()).collect();
+                    text + &format!("{name} {zone:?} {urls:?}; ")
+                }),
+                Err(error) => error.worded(|hint| format!("{hint:?}")).to_string(),
+            };
+            prop_assert!(!shown.contains(SECRET), "{:?}: {}", line, shown);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Files that a probe writes to a server: one that was begun is remembered until it is known to be gone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits::PROBE_GRACE;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
@@ -32,6 +32,8 @@ struct Written {
     url: Url,
     /// The server has said that it has it.
     is_certain: bool,
+    /// The reason for which its upload broke off: what was sent may yet become a file.
+    broke_off: Option<Error>,
 }
 
 /// The end of a removal.
@@ -82,8 +84,8 @@ impl Traces {
         let options = Options { stored: Some(stored), ..options(clock) };
         let spec = CopySpec { sources: vec![source], target, options };
         // From here on: it may be there, whatever happens.
-        self.written.push(Written { url: url.clone(), is_certain: false });
-        let begun = std::time::Instant::now();
+        self.written.push(Written { url: url.clone(), is_certain: false, broke_off: None });
+        let begun = Instant::now();
         let outcome = bounded(spec, &self.client, clock).await;
         let took = begun.elapsed();
         match outcome {
@@ -94,8 +96,15 @@ impl Traces {
                 Ok((url, took))
             }
             Err(error) => {
-                if is_refusal(&error) && !self.is_there(&url, clock.left()).await {
+                // Not within what is left of the step: that may be nothing.
+                if has_none(&error)
+                    || may_have_none(&error) && self.look(&url, clock.step_max()).await == Some(false)
+                {
                     self.written.pop();
+                } else if is_break(&error)
+                    && let Some(written) = self.written.last_mut()
+                {
+                    written.broke_off = Some(error.clone());
                 }
                 Err(error)
             }
@@ -111,21 +120,25 @@ impl Traces {
     /// The same for as long as a step may take, where some of it has come by then.
     pub(super) async fn compare_some(&self, url: &Url, content: &Content, clock: &Clock) -> Result<Rate> {
         let (sink, tally) = Sink::comparing(content.clone());
+        let begun = Instant::now();
         match self.read(url, sink, clock).await {
-            Err(error) if error.kind() != ErrorKind::Timeout || tally.bytes() == 0 => Err(error),
-            Ok(_) | Err(_) => Ok(rate(&tally, true)),
+            Ok(_) => Ok(rate(&tally, true)),
+            Err(error) => rate_of_part(&tally, begun, true).filter(|_| is_late(&error)).ok_or(error),
         }
     }
 
-    /// Reads a file up to `bytes_max`, or for as long as a step may take where some of it has come by then.
+    /// Reads a file up to `bytes_max`.
     pub(super) async fn count(&self, url: &Url, bytes_max: u64, clock: &Clock) -> Result<Rate> {
         let (sink, tally) = Sink::counting(bytes_max);
-        match self.read(url, sink, clock).await {
-            Ok(is_verified) => Ok(rate(&tally, is_verified)),
-            Err(_) if tally.is_enough() => Ok(rate(&tally, false)),
-            Err(error) if error.kind() == ErrorKind::Timeout && tally.bytes() > 0 => Ok(rate(&tally, false)),
-            Err(error) => Err(error),
-        }
+        counted(&tally, self.read(url, sink, clock).await)
+    }
+
+    /// The same for as long as a step may take, where some of it has come by then.
+    pub(super) async fn count_some(&self, url: &Url, bytes_max: u64, clock: &Clock) -> Result<Rate> {
+        let (sink, tally) = Sink::counting(bytes_max);
+        let begun = Instant::now();
+        counted(&tally, self.read(url, sink, clock).await)
+            .or_else(|error| rate_of_part(&tally, begun, false).filter(|_| is_late(&error)).ok_or(error))
     }
 
     /// Returns true if the bytes were compared with a checksum of the server.
@@ -138,18 +151,25 @@ impl Traces {
         })
     }
 
-    /// Removes all files, each within `each_max`, and looks that they are gone. Nothing stops it.
-    pub(super) async fn clear(&mut self, each_max: Duration) -> Cleared {
+    /// Removes all files, altogether within `max`, and looks that they are gone. Nothing stops it.
+    pub(super) async fn clear(&mut self, max: Duration) -> Cleared {
+        let clock = Removing { max, until: tokio::time::Instant::now() + max };
         let mut cleared = Cleared::default();
         for written in std::mem::take(&mut self.written) {
-            match self.remove(&written, each_max).await {
+            match self.remove(&written, &clock).await {
                 Removal::Gone => cleared.removed += 1,
                 Removal::Absent if written.is_certain => {
                     let error =
                         Error::new(ErrorKind::NotFound, "a file that was written is not there any more");
                     cleared.failure.get_or_insert(error.endpoint(&written.url));
                 }
-                Removal::Absent => {}
+                Removal::Absent => {
+                    if let Some(error) = written.broke_off {
+                        let error =
+                            error.more("it was not there when it was to be removed, and may come yet");
+                        cleared.left.push(Left { url: written.url.to_string(), is_certain: false, error });
+                    }
+                }
                 Removal::Left(left) => {
                     cleared.failure.get_or_insert(left.error.clone());
                     cleared.left.push(left);
@@ -159,41 +179,70 @@ impl Traces {
         cleared
     }
 
-    async fn remove(&self, written: &Written, max: Duration) -> Removal {
-        let Written { url, is_certain } = written;
+    async fn remove(&self, written: &Written, clock: &Removing) -> Removal {
+        let Written { url, is_certain, .. } = written;
+        if clock.left().is_zero() {
+            return left(url, *is_certain, clock.too_slow().more("its removal was not tried").endpoint(url));
+        }
         let mut failure = None;
         for _ in 0..REMOVALS_MAX {
-            let removed = timeout(max, crate::files::remove(&self.client, url)).await;
-            match removed.unwrap_or_else(|_| Err(too_slow(max).endpoint(url))) {
-                Ok(()) if !self.is_there(url, max).await => return Removal::Gone,
+            let removed = timeout(clock.left(), crate::files::remove(&self.client, url)).await;
+            match removed.unwrap_or_else(|_| Err(clock.too_slow().endpoint(url))) {
                 Ok(()) => {
-                    let message = "the server says that it has removed the file, and still has it";
+                    let (is_there, message) = match self.look(url, clock.left()).await {
+                        Some(false) => return Removal::Gone,
+                        Some(true) => {
+                            (true, "the server says that it has removed the file, and still has it")
+                        }
+                        None => (false, "the server says that it has removed the file, and does not show it"),
+                    };
                     let error = Error::new(ErrorKind::Other, message).fault(Fault::Peer);
-                    return left(url, true, error.endpoint(url));
+                    return left(url, is_there, error.endpoint(url));
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     // Perhaps the first try has removed it.
                     return if failure.is_some() { Removal::Gone } else { Removal::Absent };
                 }
-                Err(error) if error.is_retryable() => failure = Some(error),
                 Err(error) => {
+                    let is_last = !error.is_retryable() || clock.left().is_zero();
                     failure = Some(error);
-                    break;
+                    if is_last {
+                        break;
+                    }
                 }
             }
         }
         let Some(error) = failure else { return Removal::Absent };
-        let looked = timeout(max, crate::files::stat(&self.client, url)).await;
-        match looked {
-            Ok(Err(found)) if found.kind() == ErrorKind::NotFound => Removal::Absent,
-            Ok(Ok(_)) => left(url, true, error),
-            _ => left(url, *is_certain, error),
+        match self.look(url, clock.left()).await {
+            Some(false) => Removal::Absent,
+            Some(true) => left(url, true, error),
+            None => left(url, *is_certain, error),
         }
     }
 
-    /// True if a file is seen at a URL.
-    async fn is_there(&self, url: &Url, max: Duration) -> bool {
-        matches!(timeout(max, crate::files::stat(&self.client, url)).await, Ok(Ok(_)))
+    /// True if a file is seen at a URL, false if the server says that there is none; `None`: it does not say.
+    async fn look(&self, url: &Url, max: Duration) -> Option<bool> {
+        match timeout(max, crate::files::stat(&self.client, url)).await {
+            Ok(Ok(_)) => Some(true),
+            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => Some(false),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}
+
+/// The time that all removals have together.
+struct Removing {
+    max: Duration,
+    until: tokio::time::Instant,
+}
+
+impl Removing {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(tokio::time::Instant::now())
+    }
+
+    fn too_slow(&self) -> Error {
+        too_slow(self.max)
     }
 }
 
@@ -202,11 +251,38 @@ fn left(url: &Url, is_certain: bool, error: Error) -> Removal {
 }
 
 /// True if the server has said that it does not take the file: then it has nothing of it.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::NotFound | ErrorKind::Precondition
-    )
+fn has_none(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported)
+}
+
+/// True if the server has said something that may mean this.
+fn may_have_none(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Precondition)
+}
+
+/// True if the server may have been sent a file, or a part of one, and has said nothing about it.
+fn is_break(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Interrupted | ErrorKind::Network)
+        && !error.is_unreached()
+}
+
+fn is_late(error: &Error) -> bool {
+    error.kind() == ErrorKind::Timeout
+}
+
+/// The rate of what has come by now; `None`: nothing has. All the time counts: a server that falls silent is slow.
+fn rate_of_part(tally: &Tally, begun: Instant, is_verified: bool) -> Option<Rate> {
+    let (bytes, seconds) = (tally.bytes(), begun.elapsed().as_secs_f64());
+    (bytes > 0).then_some(Rate { bytes, seconds, is_verified })
+}
+
+/// The rate of a file that was read, or of as much of it as was wanted.
+fn counted(tally: &Tally, read: Result<bool>) -> Result<Rate> {
+    match read {
+        Ok(is_verified) => Ok(rate(tally, is_verified)),
+        Err(_) if tally.is_enough() => Ok(rate(tally, false)),
+        Err(error) => Err(error),
+    }
 }
 
 fn rate(tally: &Tally, is_verified: bool) -> Rate {
@@ -233,11 +309,13 @@ async fn bounded(spec: CopySpec, client: &Client, clock: &Clock) -> Result<bool>
     let copied = copy(spec, client.clone(), &mut unwatched, stop);
     let outcome = match timeout(left + PROBE_GRACE, copied).await {
         Ok(outcome) => outcome,
-        Err(_) => return Err(too_slow(left)),
+        Err(_) => return Err(clock.too_slow(left)),
     };
     match outcome.result {
         Ok(()) => Ok(outcome.report.verified.is_some()),
-        Err(error) if error.kind() == ErrorKind::Interrupted && !clock.is_stopped() => Err(too_slow(left)),
+        Err(error) if error.kind() == ErrorKind::Interrupted && !clock.is_stopped() => {
+            Err(clock.too_slow(left))
+        }
         Err(error) => Err(error),
     }
 }

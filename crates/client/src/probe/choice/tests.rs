@@ -60,7 +60,7 @@ fn criteria(count: usize) -> Criteria {
 }
 
 fn names(sites: &[Site], choice: &Choice) -> Vec<String> {
-    choice.chosen.iter().map(|(site, _)| sites[*site].name.clone()).collect()
+    choice.chosen.iter().map(|chosen| sites[chosen.site].name.clone()).collect()
 }
 
 fn why(sites: &[Site], choice: &Choice, name: &str) -> Why {
@@ -103,9 +103,8 @@ fn the_best_that_meet_the_criteria_are_chosen() {
     assert_eq!(names(&sites, &choice), ["fast", "far", "both"]);
     assert!(choice.is_met);
     assert_eq!(why(&sites, &choice, "slow"), Why::Enough);
-    let https = || Protocol::named("https").unwrap();
-    assert_eq!(why(&sites, &choice, "dumb"), Why::Lacks(Ability::Read, https()));
-    assert_eq!(why(&sites, &choice, "dead"), Why::Unspoken(https()));
+    assert_eq!(why(&sites, &choice, "dumb"), Why::Lacks(Ability::Read, 3));
+    assert_eq!(why(&sites, &choice, "dead"), Why::Unspoken(Protocol::named("https").unwrap(), Some(4)));
     assert_eq!(choice.left, [(Criterion::Protocols, 6), (Criterion::Abilities, 5)]);
     for (by, expected) in
         [(Rank::RoundTrip, ["slow", "both", "half"]), (Rank::Latency, ["slow", "both", "half"])]
@@ -122,9 +121,10 @@ fn every_protocol_counts_with_its_worst_figures() {
     let both = Criteria { protocols, ..criteria(1) };
     let choice = choose(&sites, &reports, &both);
     assert_eq!(names(&sites, &choice), ["both"]);
-    let figures = choice.chosen[0].1;
+    let Chosen { figures, reports: counted, .. } = choice.chosen[0].clone();
+    assert_eq!(counted, [5, 6]);
     assert_eq!((figures.round_trip, figures.rate_bytes_per_s), (Some(Duration::from_millis(11)), Some(60.0)));
-    assert_eq!(why(&sites, &choice, "half"), Why::Unspoken(Protocol::named("root").unwrap()));
+    assert_eq!(why(&sites, &choice, "half"), Why::Unspoken(Protocol::named("root").unwrap(), Some(8)));
     let near = Criteria { round_trip_max: Some(Duration::from_millis(10)), ..both.clone() };
     let choice = choose(&sites, &reports, &near);
     assert_eq!(why(&sites, &choice, "both"), Why::Far(Some(Duration::from_millis(11))));
@@ -155,6 +155,33 @@ fn chosen_sites_are_apart() {
     assert!(!choice.is_met);
     let choice = choose(&sites, &reports, &Criteria { count: 9, ..apart(Apart::Host) });
     assert_eq!((choice.chosen.len(), choice.left.last()), (5, Some(&(Criterion::Apart, 5))));
+}
+
+/// Two endpoints over one protocol, of which the first is worse.
+#[test]
+fn a_site_stands_for_the_endpoints_that_count_and_for_no_others() {
+    let two = |name, url, other, works: &[Step], address| {
+        let worse = Found { round_trip_ms: None, rate: None, ..found(url, works, 0, 0.0, "10.9.0.1") };
+        (name, None, vec![worse, found(other, &ALL, 5, 50.0, address)])
+    };
+    let (sites, reports) = made(&[
+        two("dead", "https://a/", "https://a/b", &[], "10.1.0.1"),
+        two("dumb", "https://b/", "https://b/b", &[Step::Login, Step::List], "10.2.0.1"),
+        two("slow", "https://c/", "https://c/b", &ALL, "10.3.0.1"),
+    ]);
+    for protocols in [Vec::new(), vec![Protocol::named("https").unwrap()]] {
+        let wanted = Criteria { protocols, apart: Some(Apart::Network), ..criteria(3) };
+        let choice = choose(&sites, &reports, &wanted);
+        // The address that they share is that of the others.
+        let counted: Vec<_> =
+            choice.chosen.iter().map(|chosen| (chosen.site, chosen.reports.clone())).collect();
+        assert_eq!(counted, [(0, vec![1]), (1, vec![3]), (2, vec![5])]);
+        // The reason is that of the endpoint that comes furthest.
+        let wanted = Criteria { require: vec![Ability::List, Ability::Delete], ..wanted };
+        let choice = choose(&sites, &reports, &wanted);
+        assert_eq!(why(&sites, &choice, "dead"), Why::Lacks(Ability::Delete, 1));
+        assert_eq!(why(&sites, &choice, "dumb"), Why::Lacks(Ability::Delete, 2));
+    }
 }
 
 #[test]
@@ -218,7 +245,7 @@ proptest! {
         }).collect();
         let wanted = Criteria { apart: Some(Apart::Network), ..criteria(count) };
         let choice = choose(&sites, &reports, &wanted);
-        let chosen: Vec<usize> = choice.chosen.iter().map(|(site, _)| *site).collect();
+        let chosen: Vec<usize> = choice.chosen.iter().map(|chosen| chosen.site).collect();
         prop_assert!(are_apart(&places, &chosen), "{:?}", chosen);
         prop_assert_eq!(choice.is_met, chosen.len() == count);
         // Each site is chosen, or has a reason.
