@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc lab-quick check-netem lint fmt clean
+.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc lab-quick lab-own check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -56,7 +56,7 @@ bench-auth: ## handshakes and requests with credentials beside nginx
 	@$(ENV) && cargo build --release --locked --package gridlane-net --example tls_load
 	@$(ENV) && exec python3 bench/auth.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/tls_load $(BENCH_OPTIONS)
 
-bench-wan: ## copies over emulated wide-area paths beside aria2c, xrdcp, curl and others (an hour; BENCH_OPTIONS=--list, --quick)
+bench-wan: ## copies over emulated wide areas with faults, liars, losses and small files (half an hour; BENCH_OPTIONS=--list, --quick)
 	@sh scripts/bootstrap.sh --bench-wan
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@mkdir -p bench/results
@@ -64,7 +64,7 @@ bench-wan: ## copies over emulated wide-area paths beside aria2c, xrdcp, curl an
 		echo 'not every simulated scenario reaches its bound; see bench/results/simulated.txt'
 	@$(ENV) && exec python3 bench/wan.py --gridlane $(GRIDLANE) --simulated bench/results/simulated.txt $(BENCH_OPTIONS)
 
-bench-tpc: ## copies between two servers beside XRootD's, on loopback and over emulated wide areas (an hour; BENCH_OPTIONS=--quick)
+bench-tpc: ## many small copies between two servers and the second of two, beside XRootD's (5 minutes; BENCH_OPTIONS=--quick)
 	@sh scripts/bootstrap.sh --bench-tpc
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
@@ -73,6 +73,11 @@ lab-quick: ## the published experiments in their quick sizes, with reports below
 	@sh scripts/bootstrap.sh --lab
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(LAB_OPTIONS)
+
+lab-own: ## paired runs against gridlane's own targets, by the lab (quick: 5 minutes; LAB_SIZE=full: 2 hours; LAB_OPTIONS=own/NAME...)
+	@sh scripts/bootstrap.sh --lab
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec sh scripts/lab-quick.sh "$$lab_python" $(GRIDLANE) $(or $(LAB_OPTIONS),own)
 
 check-netem: ## the back end netem of gridlane wan, in a virtual machine whose kernel has it
 	@sh scripts/bootstrap.sh

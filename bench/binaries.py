@@ -5,7 +5,7 @@
     bench/binaries.py OLD NEW --tables own --only http,small --pairs 41
 
 The rows are those of the other benchmarks, without their peers: `loopback` and `root` have a server or a client of each binary
-beside the programs of others, `wan` (as root, an emulated wide area) the client. `own` has client and server of each binary
+beside the programs of others, `wan` (as root, emulated wide areas: binaries_wan.py) the client. `own` has client and server of each binary
 together. For each row the ratio of NEW to OLD is shown, as median with its 95 % interval: of time, and of CPU time of client and
 server together. Above 1 NEW is slower. The exit code is 1 when a whole interval lies beyond --most (1.02).
 
@@ -21,24 +21,19 @@ from pathlib import Path
 from statistics import median
 
 from program import in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+import binaries_wan
 import loopback
 import root
-import wan
 from processes import run_client
 from running import Serve, make_old
 from stats import summarize, without_order
-from wan_lab import Lab
-from wan_rows import Race
+from wan_lab import Lab, Shelf
 
 LARGE_BYTES = 512 * 1024 * 1024
 SMALL_FILES = 1000
 SMALL_BYTES = 10_000
 # Of the loopback and root:// tables.
 FILE_BYTES, TREE_FILES, ENTRIES = 1_000_000_000, 10_000, 100_000
-# The main rows of the wide area.
-WAN_ROWS = (
-    "three: 1 GB from 3", "1mb: 1 MB, the first file", "slow-near: 100 MB", "five: 2 GB", "root: root://, 500 MB from 3",
-)
 
 
 class Side:
@@ -198,18 +193,15 @@ class Table:
 
 def compare_wan(table, options, work):
     """Over one network after the other; the servers of gridlane are new ones for both."""
-    chosen = settings(options, rounds=options.pairs, ours=True, resume=None)
-    chosen.only = list(WAN_ROWS)
-    bench = wan.Bench(chosen, work)
-    for scenario, row in bench.chosen():
-        if not isinstance(row, Race) or not is_chosen(f"{scenario.name}: {row.name}", options):
+    shelf = Shelf(work, str(options.new), binaries_wan.HOSTS)
+    for row in binaries_wan.rows(shelf):
+        if not is_chosen(row.name, options):
             continue
-        bench.shelf.need(row.size)
-        with Lab(bench.shelf, scenario.place()) as lab:
+        shelf.need(row.size)
+        with Lab(shelf, row.place) as lab:
             for tool in row.tools:
-                if tool.name.startswith("gridlane") and tool.rounds:
-                    works = (wan_work(lab, row, tool, binary) for binary in (options.old, options.new))
-                    table.compare(f"{scenario.name}: {row.name}, {tool.name}", "s", *works)
+                works = (wan_work(lab, row, tool, binary) for binary in (options.old, options.new))
+                table.compare(f"{row.name}, {tool.name}", "s", *works)
 
 
 def wan_work(lab, row, tool, binary):

@@ -6,7 +6,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from running import Serve, start
+from running import start
 
 from gridlane_lab import serving
 from gridlane_lab.processes import cpu_of_all_s, peak_of_one_bytes

@@ -105,7 +105,7 @@ class Run:
         results = ROOT / "bench/results" / f"{self.name}-{datetime.now():%Y%m%dT%H%M%S}.json"
         write_json(results, facts, rows, **more, stolen_percent=stolen)
         print(f"wrote {results.relative_to(ROOT)} after {time.monotonic() - self.clock:.0f} s")
-        if self.options.quick or self.options.only and not getattr(self.options, "beside", None):
+        if self.options.quick or self.options.only:
             print("no page written: it takes a full run")
         else:
             write_page(Path(self.options.page), facts, stolen)

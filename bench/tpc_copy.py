@@ -7,11 +7,9 @@ Run as a process of its own, for any server alike: `tpc_copy.py LIST`, where LIS
 
 import argparse
 import http.client
-import itertools
 import json
 import ssl
 import sys
-import threading
 import time
 from urllib.parse import urlsplit
 
@@ -27,9 +25,8 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("list", help="the copies, as JSON")
     arguments.add_argument("--ca", help="trust the authorities in this PEM file")
-    arguments.add_argument("--in-flight", type=int, default=1, help="copies at the same time, each on a connection of its own")
     arguments.add_argument("--streams", type=int, help="X-Number-Of-Streams")
-    arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two copies of a connection")
+    arguments.add_argument("--pause", type=float, default=0.0, help="seconds between two copies")
     options = arguments.parse_args()
     with open(options.list) as file:
         copies = json.load(file)
@@ -37,28 +34,17 @@ def main():
     fields = [("Credential", "none"), ("Overwrite", "T")]
     if options.streams is not None:
         fields.append(("X-Number-Of-Streams", str(options.streams)))
-    turns, found, failures = itertools.count(), [None] * len(copies), []
-
-    def work():
-        connections = Connections(tls)
-        while not failures and (number := next(turns)) < len(copies):
-            if number >= options.in_flight:
-                time.sleep(options.pause)
-            try:
-                found[number] = copy(connections, copies[number], fields)
-            except (Failure, OSError, http.client.HTTPException) as error:
-                failures.append(f"{copies[number]['target']}: {error or type(error).__name__}")
-
+    connections, found = Connections(tls), []
     began = time.monotonic()
-    threads = [threading.Thread(target=work) for _ in range(min(options.in_flight, len(copies)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for wanted in copies:
+        if found:
+            time.sleep(options.pause)
+        try:
+            found.append(copy(connections, wanted, fields))
+        except (Failure, OSError, http.client.HTTPException) as error:
+            print(f"{wanted['target']}: {error or type(error).__name__}", file=sys.stderr)
+            return 1
     seconds = time.monotonic() - began
-    if failures:
-        print(failures[0], file=sys.stderr)
-        return 1
     # As the events of `gridlane cp` are, of which a summary is the last.
     print(json.dumps({"type": "summary", "seconds": seconds, "copies": found}))
     return 0

@@ -6,31 +6,26 @@ from report import environment, head, pairs_said, save, table
 ABOUT = """\
 - Two `gridlane serve` beside two xrootd of Debian with HTTP-TPC (`libXrdHttpTPC.so`), source and destination of a pair on the
   same machine, files and targets in tmpfs. Servers and initiator share its cores: on loopback every figure is bound by CPU.
-- The initiator is the same for both pairs, bench/tpc_copy.py: it sends `COPY` with `Source`, reads the markers, and keeps its
-  connections where the server keeps them. Times are from its first request to the last line of its last copy. Over root://
-  it is `xrdcp --tpc only`, which looks for the end of a copy every 2.5 s, or `gridlane cp --tpc only`; there the time is the process's.
-- Of many small files the initiator is `curl --parallel`, with a third of that program's CPU time; its time is the process's.
-- Rows of 11 files at once have 7 pairs at most.
+- On loopback the initiator is `curl --parallel`, over a wide area bench/tpc_copy.py: it sends `COPY` with `Source`, reads the
+  markers, and keeps its connections where the server keeps them. curl's time is the process's, the other's from the request to the
+  last line of the copy.
 - Every copy of every run is compared with the original, outside the time. A run that fails or has wrong bytes makes its row
   one without figures, with what the program said.
 - CPU in the table is of the initiator + of both servers, in seconds per GB (10^9 bytes). That of servers counts all their
   processes, those that have ended and XRootD's pull program (`xrdcp --server`) included, when their clocks stand still again.
 - `gridlane serve` computes adler32 of what it stores, compares it with the source's, and writes the file to the disk before
-  it says success (`--durability file`); XRootD does neither. Access logs of gridlane are off.
-- Connections that carried bytes are counted by `ss` at the source, every 20 ms of one run more that is not in the rates: those on
-  which a thousandth of the file or more was sent. Connections that are open without that do not count."""
+  it says success (`--durability file`); XRootD does neither. Access logs of gridlane are off."""
 
 WIDE_ABOUT = """\
 - Over wide areas destination, sources and initiator are at sites of an emulated network (`gridlane wan`), the initiator 0.1 ms
   from the destination; rates are those of the wire. The gridlane destination is started again before each run, so that no
-  connection and no knowledge of the path is left, and the source is not. Bounds are of payload, bound(k) with k connections to each
-  source (lab/src/gridlane_lab/bound.py). `client` in the tables is the initiator, and `connections` are those that the source had at one moment."""
-
+  connection and no knowledge of the path is left, and the source is not. Bounds are of payload. `client` in the tables is the
+  initiator, and `connections` are those that the source had at one moment."""
 
 
 def write_page(path, command, facts, rows, sections, failures, stolen):
     """Markdown, the caveats first."""
-    lines = [*head("Third-party copies: figures", "bench/tpc.py", command), *ABOUT.splitlines()]
+    lines = [*head("Third-party copies, many and one after the other: figures", "bench/tpc.py", command), *ABOUT.splitlines()]
     lines += [*WIDE_ABOUT.splitlines()] if sections else []
     lines += pairs_said(rows) if any(row["ratio"] for row in rows) else []
     lines += [

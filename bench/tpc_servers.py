@@ -13,21 +13,16 @@ class Pair:
 
     def __init__(self, name, source, destination):
         self.name, self.source, self.destination = name, source, destination
-        # xrdcp takes one slash after the port for the path's own, the other servers' addresses have none of theirs.
-        self._root_slash = "" if name == "xrootd" else "/"
 
     @property
     def servers(self):
         return [self.source, self.destination]
 
     def at_source(self, name, scheme):
-        return self.source.url(self._path(name, scheme), scheme)
+        return self.source.url(name, scheme)
 
     def at_destination(self, name, scheme):
-        return self.destination.url(self._path(name, scheme), scheme)
-
-    def _path(self, name, scheme):
-        return self._root_slash + name if scheme.startswith("root") else name
+        return self.destination.url(name, scheme)
 
     def cpu_s(self):
         """CPU time of both servers so far, with all that they have started, when neither does anything any more."""

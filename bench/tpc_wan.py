@@ -1,4 +1,4 @@
-"""Copies between two servers over emulated wide areas: one source, three at once, and the second file between the same two."""
+"""Copies between two servers over an emulated wide area: the second file between the same two."""
 
 import json
 import subprocess
@@ -6,19 +6,16 @@ import sys
 import time
 from pathlib import Path
 
-from gridlane_lab import bound
 import wan
 from tpc_servers import CopyingXRootD, give_to_xrootd
 from wan_lab import Lab, Place, Shelf
 from wan_report import size_name
-from wan_rows import Race, Scenario, figure, fractions
+from wan_rows import Race, Scenario, fractions
 from wan_sites import GridlaneServe
-from wan_three import DELAYS_MS
 from wan_tools import Tool, url
 
 DESTINATION = "destination"
 SOURCE = "source"
-HOSTS = (DESTINATION, SOURCE, *DELAYS_MS)
 INITIATOR = Path(__file__).with_name("tpc_copy.py")
 
 # The servers of a copy, and the names of their kinds at the sites.
@@ -27,9 +24,10 @@ OURS, PEER = "serve", "xrootd-https"
 # Between the files of a row of two: longer than a sender's retransmission timeout, so that it counts as idle.
 PAUSE_S = 1.0
 
-HEAD = """\
-# {about}
-sites = ["client", "destination", {sites}]
+# The client is beside the destination.
+NETWORK = """\
+# The second file between two servers at 100 ms, 1 Gb/s.
+sites = ["client", "destination", "source"]
 seed = 1
 buffers = "bdp"
 congestion_control = "bbr"
@@ -37,22 +35,12 @@ congestion_control = "bbr"
 [[link]]
 between = ["client", "destination"]
 delay_ms = 0.05
-"""
 
-LINK = """
 [[link]]
-between = ["{site}", "destination"]
-rate = "{rate}"
-delay_ms = {delay_ms:g}
+between = ["source", "destination"]
+rate = "1Gb/s"
+delay_ms = 50
 """
-
-
-def network(about, rate, round_trips_ms):
-    """Sources with a link each to the destination; the client is beside that."""
-    text = HEAD.format(about=about, sites=", ".join(f'"{site}"' for site in round_trips_ms))
-    for site, round_trip_ms in round_trips_ms.items():
-        text += LINK.format(site=site, rate=rate, delay_ms=round_trip_ms / 2)
-    return text
 
 
 class CopyShelf(Shelf):
@@ -103,25 +91,13 @@ class CopyLab(Lab):
         return run
 
 
-def copies(shelf, name, kind, sites, rounds, size, streams, names=("target",)):
-    """An initiator's run: the file from all sites to each of the names, one after the other."""
-    sources = [url(kind, site, size) for site in sites]
-    wanted = [{"target": url(kind, DESTINATION, name), "sources": sources} for name in names]
-    listed = shelf.write(f"{kind}-{size}-{len(sites)}-{len(names)}.json", json.dumps(wanted))
+def copies(shelf, name, kind, rounds, size, streams):
+    """An initiator's run: the file to two names, one after the other."""
+    sources = [url(kind, SOURCE, size)]
+    wanted = [{"target": url(kind, DESTINATION, name), "sources": sources} for name in ("target-first", "target")]
+    listed = shelf.write(f"{kind}-{size}.json", json.dumps(wanted))
     command = [sys.executable, INITIATOR, listed, "--ca", shelf.authority, "--streams", streams, "--pause", PAUSE_S]
-    return Tool(name, command, tuple((kind, site) for site in sites), rounds, shelf.file(size), keeps_events=True)
-
-
-class Copy(Race):
-    """Judged by bound(k) of connections to each source that are not counted but given."""
-
-    def __init__(self, scenario, name, size, tools, judge, connections=1):
-        super().__init__(scenario, name, size, tools, judge)
-        self.connections = connections
-
-    def bound_s(self, lab, tool, run=None):
-        paths = [lab.path(site, family(run), connections=self.connections) for _, site in tool.sources]
-        return bound.bound_s(self.size, paths, bound.ROUND_TRIPS["https"])
+    return Tool(name, command, ((kind, SOURCE),), rounds, shelf.file(size), keeps_events=True)
 
 
 class Second(Race):
@@ -148,79 +124,21 @@ def family(run):
     return 6 if run and run.families == {6} else 4
 
 
-class Copies(Scenario):
-    """Over one network."""
-
-    round_trips_ms, rate = {}, "1Gb/s"
-
-    def place(self):
-        about = self.title + "."
-        sites = (*self.round_trips_ms, DESTINATION)
-        return Place(self.name, network(about, self.rate, self.round_trips_ms), sites, (OURS, PEER), towards=DESTINATION)
-
-
-class Far(Copies):
-    round_trip_ms, connections = 0.0, 1
-
-    def rows(self):
-        size = self.bench.megabytes(2000)
-        tools = [
-            copies(self.shelf, "gridlane, X-Number-Of-Streams: 0", OURS, [SOURCE], self.rounds, size, 0),
-            copies(self.shelf, "XRootD, 1 stream", PEER, [SOURCE], self.rounds, size, 1),
-            copies(self.shelf, "XRootD, 8 streams", PEER, [SOURCE], self.rounds, size, 8),
-        ]
-        ours, *peers = tools
-
-        def judge(lab, runs):
-            yield fractions(f"of bound({self.connections})", runs[ours], 0.95)
-            best = [
-                max((run for run in those if run), key=lambda run: run.rate, default=None)
-                for those in zip(*(runs[peer] for peer in peers if peer in runs))
-            ]
-            over = [run.rate / peer.rate if run else None for run, peer in zip(runs[ours], best) if peer]
-            if over:
-                yield figure("rate over XRootD's best of 1 and 8 streams", over, least=1.0)
-
-        name = f"HTTPS pull of {size_name(size)}, 1 Gb/s, {self.round_trip_ms:g} ms"
-        yield Copy(self, name, size, tools, judge, self.connections)
-
-
-def far(milliseconds, connections):
-    return type("Far", (Far,), {
-        "name": f"pull-{milliseconds:g}ms", "title": f"HTTPS pull over 1 Gb/s, {milliseconds:g} ms",
-        "round_trip_ms": milliseconds, "round_trips_ms": {SOURCE: milliseconds}, "connections": connections,
-    })
-
-
-class Replicas(Copies):
-    name, title = "replicas", "Three replicas of 800 Mb/s at 10, 20 and 30 ms to one destination"
-    round_trips_ms, rate = DELAYS_MS, "800Mb/s"
-    about = ("One COPY with three `Source` fields. XRootD takes one of them: there is no peer.",)
-
-    def rows(self):
-        size = self.bench.megabytes(2000)
-        ours = copies(self.shelf, "gridlane, three Source fields", OURS, tuple(DELAYS_MS), self.rounds, size, 0)
-
-        def judge(lab, runs):
-            yield fractions("of bound(3)", runs[ours], 0.95)
-
-        yield Copy(self, f"three replicas, {size_name(size)}", size, [ours], judge)
-
-
-class SecondFile(Copies):
+class SecondFile(Scenario):
     name, title = "second", "The second file between two servers at 100 ms, 1 Gb/s"
-    round_trips_ms = {SOURCE: 100}
     about = (
         f"Two COPYs one after the other with {PAUSE_S:g} s between them; the time is that of the second one, the bytes `sent` are those",
         "of both. `net.ipv4.tcp_slow_start_after_idle` is 0. The bound is one round trip and the file at the payload rate.",
     )
 
+    def place(self):
+        return Place(self.name, NETWORK, (SOURCE, DESTINATION), (OURS, PEER), towards=DESTINATION)
+
     def rows(self):
         size = self.bench.megabytes(100)
-        both = ("target-first", "target")
         tools = [
-            copies(self.shelf, "gridlane, the second file", OURS, [SOURCE], self.rounds, size, 0, both),
-            copies(self.shelf, "XRootD, the second file", PEER, [SOURCE], self.few, size, 1, both),
+            copies(self.shelf, "gridlane, the second file", OURS, self.rounds, size, 0),
+            copies(self.shelf, "XRootD, the second file", PEER, self.few, size, 1),
         ]
 
         def judge(lab, runs):
@@ -229,13 +147,10 @@ class SecondFile(Copies):
         yield Second(self, f"the second file, {size_name(size)}, 100 ms", size, tools, judge)
 
 
-SCENARIOS = [far(0.5, 1), far(26, 1), far(100, 16), far(300, 16), Replicas, SecondFile]
-
-
 class WideBench(wan.Bench):
     """The scenarios of copies between servers, measured as those of `make bench-wan` are."""
 
-    scenarios, hosts, shelf_type, lab_type = SCENARIOS, HOSTS, CopyShelf, CopyLab
+    scenarios, hosts, shelf_type, lab_type = (SecondFile,), (DESTINATION, SOURCE), CopyShelf, CopyLab
 
     def measure(self):
         """Sections of the page with the rows that are wanted; nothing is started where none are."""

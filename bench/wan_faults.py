@@ -51,7 +51,7 @@ class Fault(Race):
         tools = [
             gridlane(shelf, size, https(SITES), scenario.rounds),
             aria2(shelf, size, SITES, peers, limit_s=limit_s),
-            xrdcp(shelf, size, SITES, peers, pages=False, limit_s=limit_s),
+            xrdcp(shelf, size, SITES, peers, limit_s=limit_s),
         ]
         super().__init__(scenario, name, size, tools, self.figures)
 

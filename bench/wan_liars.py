@@ -122,7 +122,7 @@ class Whole(Lie):
         ours = gridlane(shelf, size, https(SITES), self.scenario.rounds, more=["--checksum", f"adler32:{value}"])
         theirs = aria2(shelf, size, SITES, 1)
         theirs.command = [*theirs.command[:1], f"--checksum=adler32={value}", *theirs.command[1:]]
-        copy = xrdcp(shelf, size, SITES, 1, pages=False)
+        copy = xrdcp(shelf, size, SITES, 1)
         at = copy.command.index("xrdcp") + 1
         copy.command = [*copy.command[:at], "--cksum", f"adler32:{value}", *copy.command[at:]]
         for tool in (ours, theirs, copy):
@@ -136,7 +136,7 @@ class Majority(Lie):
         return [
             gridlane(shelf, size, https(SITES, "serve"), self.scenario.rounds),
             aria2(shelf, size, SITES, 1),
-            xrdcp(shelf, size, SITES, 1, pages=False),
+            xrdcp(shelf, size, SITES, 1),
         ]
 
 

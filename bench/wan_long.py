@@ -1,9 +1,9 @@
-"""One source far away: slow start, windows and losses limit one connection; how many more help."""
+"""One source far away: windows and losses limit one connection, and how many more help. The bound is of what one stream gets,
+which is measured in the same row. Where nothing limits it: lab/scenarios/own/wan-far.toml."""
 
 from gridlane_lab import bound
 from wan_lab import EachSecond, Place
-from wan_report import size_name
-from wan_rows import Race, Row, Scenario, figure, fractions, line, ratios
+from wan_rows import Race, Row, Scenario, figure, fractions, line
 from wan_three import LINK, https
 from wan_tools import curl, gridlane
 
@@ -26,35 +26,8 @@ def scenario(round_trip_ms, buffers="bdp", control="bbr", loss=0.0):
     return text + (f"from.{SITE}.loss = {loss:g}\n" if loss else "")
 
 
-class Long(Scenario):
-    """With buffers large enough for one connection."""
-
-    round_trip_ms, least_ratio = 0, 0.0
-
-    def place(self):
-        return Place(self.name, scenario(self.round_trip_ms), (SITE,))
-
-    def rows(self):
-        size = self.bench.megabytes(500)
-        ours = gridlane(self.shelf, size, https([SITE]), self.rounds)
-        theirs = curl(self.shelf, size, SITE, self.rounds)
-
-        def judge(lab, runs):
-            yield ratios("rate over curl's", runs[ours], runs[theirs], self.least_ratio)
-            yield fractions("of bound(k)", runs[ours], 0.95)
-            yield connections(runs[ours])
-
-        yield Race(self, f"{size_name(size)}, {self.round_trip_ms} ms, big buffers", size, [ours, theirs], judge)
-
-
 def connections(runs):
     return figure("connections k", [run.connections[SITE] if run else None for run in runs], most=CONNECTIONS_MAX, digits=0)
-
-
-def long(milliseconds, ratio):
-    name = f"{milliseconds}ms"
-    title = f"One source, 1 Gb/s, {milliseconds} ms, big buffers"
-    return type("Long", (Long,), {"name": name, "title": title, "round_trip_ms": milliseconds, "least_ratio": ratio})
 
 
 class Limited(Scenario):
@@ -132,7 +105,6 @@ def limited(name, title, **figures):
     return type("Limited", (Limited,), {"name": name, "title": f"One source, 1 Gb/s, {title}", **figures})
 
 
-LONG = [long(26, 1.0), long(100, 1.08), long(300, 1.15)]
 BUFFERS = [
     limited(f"default-{ms}ms", f"{ms} ms, default buffers", round_trip_ms=ms, buffers="host") for ms in (26, 100, 300)
 ]
@@ -145,4 +117,4 @@ LOSSES = [
     for ms in (26, 100, 300)
     for loss in (1e-5, 1e-4)
 ]
-SCENARIOS = [*LONG, *BUFFERS, *LOSSES]
+SCENARIOS = [*BUFFERS, *LOSSES]

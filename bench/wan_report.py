@@ -42,7 +42,7 @@ def row_lines(row):
 def write_page(path, command, facts, sections, failures, simulated):
     """Markdown, the caveats first."""
     lines = [
-        *head("`gridlane cp` over emulated wide areas: figures", "bench/wan.py", command),
+        *head("`gridlane cp` over emulated wide areas, faults and limits: figures", "bench/wan.py", command),
         *caveats(facts, sections),
         "",
         *failed(failures),
@@ -90,11 +90,10 @@ def caveats(facts, sections):
 - Connections: of gridlane all that carried the file, of others those that the servers saw at one moment. Dropped:
   packets that found a queue full. CPU: seconds per GB. Memory: the most that a client had; the measuring process's own
   16 MB hide what is below.
-- `gridlane cp` computes adler32 of everything; aria2c and curl compute nothing; xrdcp checks CRC32C of every page, unless
-  the line says otherwise (`XRD_CPUSEPGWRTRD=0`). nginx and `gridlane serve` speak TLS 1.3 with an ECDSA P-256 certificate,
-  xrootd does not encrypt.
+- `gridlane cp` computes adler32 of everything; aria2c, curl and xrdcp (`XRD_CPUSEPGWRTRD=0`) compute nothing. nginx and
+  `gridlane serve` speak TLS 1.3 with an ECDSA P-256 certificate, xrootd does not encrypt.
 - aria2c is told of k URLs, with `--file-allocation=none`; its defaults are one connection to each server and pieces of at
-  least 20 MiB. xrdcp is told of k replicas by a metalink and `--sources k`, for k = 1 the plain URL."""
+  least 20 MiB. xrdcp is told of k replicas by a metalink and `--sources k`, and asks for no CRC32C of pages."""
     return text.splitlines()
 
 
@@ -213,13 +212,13 @@ def simulated_beside_measured(text, sections):
     yield "The same plan in the simulator (`cargo test -p gridlane-plan --test scenarios -- --nocapture`), which knows no CPU, no"
     yield "kernel and no queues; and the fraction that was measured, where a row above has the scenario's name."
     yield ""
-    for head, rule, *rows in tables:
+    for top, rule, *rows in tables:
         names = [line.split("|")[1].strip().lower() for line in rows]
         shown = [f"{measured[name]:.3f}" if name in measured else "-" for name in names]
         if any(name in measured for name in names):
-            head, rule = f"{head} measured |", f"{rule} ---: |"
+            top, rule = f"{top} measured |", f"{rule} ---: |"
             rows = [f"{line} {figure} |" for line, figure in zip(rows, shown)]
-        yield from (head, rule, *rows, "")
+        yield from (top, rule, *rows, "")
 
 
 # --- Words --------------------------------------------------------------------------------------------

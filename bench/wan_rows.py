@@ -175,12 +175,6 @@ def fractions(what, runs, least):
     return figure(what, [run.bound_s / run.seconds if run else None for run in runs], least=least, digits=3)
 
 
-def ratios(what, ours, theirs, least):
-    """Our rate over the other's in the same round, of the rounds that both took part in."""
-    pairs = list(zip(ours, theirs))
-    return figure(what, [a.rate / b.rate if a and b else None for a, b in pairs], least=least)
-
-
 def extra_share(lab, tool, run, family=None):
     """Bytes beyond the file that the sites sent, by the links' counters, over what is allowed: twice what is on the
     way, or 2 % of the size. Headers and TLS (0.5 %) are no extra."""

@@ -1,16 +1,14 @@
-"""Two sources behind one bottleneck: they are no faster than one, and others use it too."""
+"""Two sources behind one bottleneck that others use too."""
 
 import os
 import signal
 import time
 from math import inf
 
-from gridlane_lab import bound
 from wan_lab import Hook, Place, site_of
-from wan_report import size_name
-from wan_rows import Race, Row, Scenario, extra, figure, fractions, line
+from wan_rows import Row, Scenario, figure, line
 from wan_three import https
-from wan_tools import aria2, curl, gridlane
+from wan_tools import curl, gridlane
 
 SITES = ("one", "two", "rival")
 SOURCES = SITES[:2]
@@ -44,16 +42,6 @@ between = ["rival", "exchange"]
 rate = "1Gb/s"
 delay_ms = 5
 """
-
-
-class Alone(Race):
-    """The bound is that of one path with the connections of both."""
-
-    def bound_s(self, lab, tool, run=None):
-        family = 6 if run and run.families == {6} else 4
-        connections = sum(run.connections.values()) if run else len(tool.sources)
-        path = lab.path(tool.sources[0][1], family, connections=max(1, connections))
-        return bound.bound_s(self.size, [path], bound.ROUND_TRIPS["https"])
 
 
 class At(Hook):
@@ -113,28 +101,13 @@ class Against(Row):
 class Shared(Scenario):
     name, title = "shared", "Two sources behind one bottleneck of 400 Mb/s"
     about = (
-        "Alone, and for 30 s beside one curl from a third site behind the same link; CUBIC everywhere. Nothing but the rates",
-        "tells a client that the sources share a link.",
+        "For 30 s beside one curl from a third site behind the same link; CUBIC everywhere. Nothing but the rates tells a client that",
+        "the sources share a link. Alone: lab/scenarios/own/wan-shared.toml.",
     )
 
     def place(self):
         return Place(self.name, SCENARIO, SITES)
 
     def rows(self):
-        size = self.bench.megabytes(500)
-        tools = [
-            gridlane(self.shelf, size, https(SOURCES), self.rounds),
-            aria2(self.shelf, size, SOURCES, self.few),
-            aria2(self.shelf, size, SOURCES, self.few, best=True),
-        ]
-        ours = tools[0]
-
-        def judge(lab, runs):
-            yield fractions("of the bottleneck's bound", runs[ours], 0.95)
-            counts = [sum(run.connections.values()) if run else None for run in runs[ours]]
-            yield figure("connections", counts, most=2, digits=0)
-            yield extra(lab, ours, runs[ours])
-
-        yield Alone(self, f"shared bottleneck, {size_name(size)} alone", size, tools, judge)
         duration_s = 5 if self.bench.quick else 30
         yield Against(self, "shared bottleneck, against one curl", 2 * 10**9, self.rounds, duration_s)

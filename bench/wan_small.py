@@ -20,7 +20,7 @@ class Tree(Row):
         self.files, self.peer_files = files, peer_files
 
     def measure(self, lab):
-        shelf, scenario = self.bench.shelf, self.scenario
+        shelf = self.bench.shelf
         for name, files in (("many", self.files), ("few", self.peer_files)):
             grow(shelf.export / name, files)
         lines, rates = [], {}

@@ -47,31 +47,21 @@ def gridlane(shelf, size, sources, rounds, name=None, more=()):
     )
 
 
-def aria2(shelf, size, sites, rounds, best=False, limit_s=LIMIT_S):
-    """With its defaults: one connection to each server, pieces of at least 20 MiB. Or with the most that it may have."""
-    most, name = [], "aria2c from nginx"
-    if best:
-        most = ["--max-connection-per-server=4", f"--split={4 * len(sites)}", "--min-split-size=1M"]
-        name = f"aria2c -x4 -s{4 * len(sites)} -k1M"
+def aria2(shelf, size, sites, rounds, limit_s=LIMIT_S):
+    """With its defaults: one connection to each server, pieces of at least 20 MiB."""
     command = [
         "aria2c", "--no-conf", "--quiet", "--file-allocation=none", f"--ca-certificate={shelf.authority}",
-        f"--dir={shelf.target.parent}", f"--out={shelf.target.name}", *most,
-        *(url("nginx", site, size) for site in sites),
+        f"--dir={shelf.target.parent}", f"--out={shelf.target.name}", *(url("nginx", site, size) for site in sites),
     ]
-    return Tool(name, command, _all("nginx", sites), rounds, shelf.file(size), limit_s=limit_s)
+    return Tool("aria2c from nginx", command, _all("nginx", sites), rounds, shelf.file(size), limit_s=limit_s)
 
 
-def xrdcp(shelf, size, sites, rounds, pages=True, limit_s=LIMIT_S):
-    """Of several replicas only a metalink or a redirector can tell it. Debian's build computes the CRC32C of pages
-    in software, which two shared cores feel: also without."""
-    source = [url("xrootd", sites[0], size)]
-    if len(sites) > 1:
-        source = ["--sources", str(len(sites)), str(metalink(shelf, size, _all("xrootd", sites)))]
-    command = ["xrdcp", "--nopbar", "--silent", *source, str(shelf.target)]
-    if not pages:
-        command = ["env", "XRD_CPUSEPGWRTRD=0", *command]
-    name = "xrdcp from xrootd" if pages else "xrdcp without page checksums"
-    return Tool(name, command, _all("xrootd", sites), rounds, shelf.file(size), limit_s=limit_s)
+def xrdcp(shelf, size, sites, rounds, limit_s=LIMIT_S):
+    """Of several replicas only a metalink or a redirector can tell it. Without the CRC32C of pages: Debian's build computes
+    it in software, which two shared cores feel."""
+    command = ["env", "XRD_CPUSEPGWRTRD=0", "xrdcp", "--nopbar", "--silent"]
+    command += ["--sources", str(len(sites)), str(metalink(shelf, size, _all("xrootd", sites))), str(shelf.target)]
+    return Tool("xrdcp without page checksums", command, _all("xrootd", sites), rounds, shelf.file(size), limit_s=limit_s)
 
 
 def curl(shelf, size, site, rounds, max_s=None):

@@ -12,7 +12,7 @@
 #   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #   scripts/bootstrap.sh --bench-tpc and what `make bench-tpc` needs
-#   scripts/bootstrap.sh --lab      and what `make lab-quick` needs
+#   scripts/bootstrap.sh --lab      and what `make lab-quick` and `make lab-own` need
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
 # are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
@@ -46,7 +46,7 @@
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD; fsspec; SciTokens
 #   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`, and counts
-#                        connections in `make bench-tpc`
+#                        connections in `make bench-wan` and the lab
 #   stress               keeps the machine busy in `make test-long`
 #   strace               counts the system calls of what the tests run
 #   globus-gass-copy-progs globus-gridftp-server-progs gfal2-plugin-gridftp iperf3

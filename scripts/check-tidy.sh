@@ -61,7 +61,7 @@ look_for "a path of a person's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
 # Below the command line, what names an option or a command of it is a value (`gridlane_core::Hint`), which
 # crates/cli/src/words.rs words.
 below=$(files 'crates/*/src/*.rs' | grep -vE '^crates/cli/|/tests\.rs$|/tests/')
-commands='auth|cat|checksum|completion|cp|df|doctor|ls|man|mkdir|mv|pki|rm|serve|stat|wan'
+commands='auth|cat|checksum|completion|cp|df|doctor|ls|man|mkdir|mv|pki|probe|rm|serve|stat|wan'
 # Words on purpose.
 # shellcheck disable=SC2086
 found=$(grep -nE "(^|[^-[:alnum:]])--[a-z][a-z]|gridlane ($commands)\b" $below | grep -vE '^[^:]*:[0-9]+: *//' || true)
@@ -111,7 +111,7 @@ sed -n '/^<!-- demo output -->$/,/^<!-- \/demo output -->$/p' README.md | grep -
 grep -qE '^\| GET https .*\| +[0-9.]+ +\|' docs/performance/loopback.md ||
     complain "docs/performance/loopback.md has no table of figures: 'make bench' writes it"
 grep -qE '^\| gridlane cp from nginx \| +[0-9.]+' docs/performance/wan.md ||
-    complain "docs/performance/wan.md has no table of figures: 'make bench-wan' writes it"
+    complain "docs/performance/wan.md has no table of figures any more"
 grep -qE '^\| full handshakes, ECDSA P-256 \| +[0-9]+' docs/performance/auth.md ||
     complain "docs/performance/auth.md has no table of figures: 'make bench-auth' writes it"
 grep -qE '^one stream, BBR.* ok$' docs/performance/wan-check.md ||

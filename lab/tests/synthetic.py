@@ -6,7 +6,9 @@ the scenario's tools do: `breaks` fails in every third block, `lies` delivers wr
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -129,7 +131,9 @@ class ModelRunner(Runner):
             status, reason = Status.WRONG_BYTES, "exit 0, but the copy is not the file"
         size = sc.file_of().size_bytes
         bound_s = paths.bound_s(sc)
-        seconds = (bound_s or size / 1e9) / (EFFICIENCY.get(tool, 1) * of_block) * draw.lognormvariate(0, 0.008) + 0.02
+        seconds = (bound_s or size / 1e9) / (EFFICIENCY.get(tool, 0.93) * of_block) * draw.lognormvariate(
+            0, 0.008
+        ) + 0.02
         found = paths.paths(sc)
         round_trip = found.round_trip_s if found else 0.0
         events = asked = None
@@ -141,7 +145,11 @@ class ModelRunner(Runner):
             if work.kind == "copy_then_read":
                 seconds += 0.2 * work.read.fraction
         limit = sc.limits.transfer_s
+        size = round(size * work.read.fraction) if work.read is not None and work.kind == "remote_read" else size
         moved = size
+        capacity = paths.capacity_bits_per_s(sc)
+        if work.kind == "raw_network":
+            seconds, moved = 10.0, int((capacity or 8e9) / 8 * 0.97 * of_block * 10)
         if status is Status.OK and seconds > limit:
             status, reason = Status.CUT_OFF, f"not done after {limit:.0f} s"
             part = limit / seconds
@@ -149,21 +157,28 @@ class ModelRunner(Runner):
             events = None if asked is None else int(asked * part)
         count = work.concurrency
         wall = seconds if count == 1 else seconds * 1.02
-        if status is not Status.NOT_AVAILABLE:
+        if status is not Status.NOT_AVAILABLE and work.duration_s:
+            wall, failed = yield from self.sustained(
+                run_id, sc, draw, (capacity or 8e9) / 8, EFFICIENCY.get(tool, 0.85)
+            )
+            if failed:
+                status, reason = Status.FAILED, f"{failed} transfers: reset"
+        elif status is not Status.NOT_AVAILABLE:
             for number in range(count):
                 yield self.transfer(run_id, number, sc, status, reason, seconds, moved, events, asked, round_trip)
-            for second in range(max(1, min(40, int(seconds)))):
+            yield from self.shares(f"{run_id}-0", work.chosen_sources(), moved, size, tool, draw)
+        if status is not Status.NOT_AVAILABLE and not math.isinf(wall):
+            steps = max(1, min(40, int(wall * 4)))
+            total = (capacity or 8e9) / 8 * 0.9 * wall if work.duration_s else moved * count
+            for step in range(steps):
                 for site in work.chosen_sources():
-                    step = seconds / max(1, min(40, int(seconds)))
-                    share = moved * count / max(1, min(40, int(seconds))) / len(work.chosen_sources())
                     yield Sample(
                         run_id=run_id,
                         subject=site,
-                        t_s=(second + 1) * step,
-                        interval_s=step,
-                        bytes_moved=int(share * draw.uniform(0.9, 1.1)),
+                        t_s=(step + 1) * wall / steps,
+                        interval_s=wall / steps,
+                        bytes_moved=int(total / steps / len(work.chosen_sources()) * draw.uniform(0.9, 1.1)),
                     )
-            yield SourceShare(transfer_id=f"{run_id}-0", source=work.chosen_sources()[0], bytes_moved=moved)
         is_there = status is not Status.NOT_AVAILABLE
         yield Run(
             run_id=run_id,
@@ -183,16 +198,59 @@ class ModelRunner(Runner):
             command=f"{tool} '{work.protocol}://near/{size}' /target" if is_there else "",
             wall_s=wall if is_there else None,
             bound_s=bound_s,
-            capacity_bits_per_s=paths.capacity_bits_per_s(sc),
+            capacity_bits_per_s=capacity,
             round_trip_s=round_trip,
             client_cpu_s=0.4 * moved / 1e9 * (1 + draw.random() / 10) if is_there else None,
             server_cpu_s=0.6 * moved / 1e9 if is_there else None,
+            interface_bytes=int(1.03 * moved * count) if is_there and not work.duration_s else None,
             raw=f"raw/{run_id}",
         )
 
+    def shares(self, transfer_id, sites, moved, size, tool, draw) -> Iterator[Row]:
+        """As gridlane tells them; xrdcp does not tell what it threw away, and others tell nothing."""
+        weights = [draw.uniform(0.8, 1.2) for _ in sites]
+        for site, weight in zip(sites, weights, strict=True):
+            if tool in ("gridlane", "xrdcp"):
+                yield SourceShare(
+                    transfer_id=transfer_id,
+                    source=f"https://{site}/{size}",
+                    bytes_moved=int(moved * weight / sum(weights)),
+                    wasted_bytes=int(0.03 * moved / len(sites)) if tool == "gridlane" and len(sites) > 1 else None,
+                )
+
+    def sustained(self, run_id, sc, draw, bytes_per_s, efficiency):
+        """Transfers that follow one another in lanes; every fiftieth fails, and the first ones wait a little."""
+        work, size = sc.work, sc.file_of().size_bytes
+        begin, number, failed, ends = 0.0, 0, 0, []
+        lanes = work.concurrency
+        for lane in range(lanes):
+            at = begin + lane * work.stagger_s
+            while at < work.duration_s and number < 400:
+                took = size / (bytes_per_s / lanes * efficiency) * draw.lognormvariate(0, 0.1) + 0.06
+                fails = draw.random() < 0.02
+                cause = (
+                    f"exit 56: reset by 10.1.0.2:{draw.randrange(30000, 60000)}" if draw.random() < 0.7 else "exit 28"
+                )
+                failed += fails
+                status, reason = (Status.FAILED, cause) if fails else (Status.OK, "")
+                row = self.transfer(run_id, number, sc, status, reason, took, size, None, None, 0.0065)
+                shift = round(at * 1e9)
+                moments = {
+                    name: value + shift
+                    for name in ("queued_ns", "started_ns", "first_byte_ns", "last_byte_ns", "verified_ns", "closed_ns")
+                    if (value := getattr(row, name)) is not None
+                }
+                yield dataclasses.replace(row, **moments)
+                at, number = at + took + 0.03, number + 1
+                ends.append(at)
+        return max(ends), failed
+
     def transfer(self, run_id, number, sc, status, reason, seconds, moved, events, asked, round_trip) -> Transfer:
         work, size = sc.work, sc.file_of().size_bytes
+        asked_bytes = round(size * work.read.fraction) if work.read and work.kind == "remote_read" else size
         is_done = status in (Status.OK, Status.WRONG_BYTES)
+        # When bytes came is told by some tools only.
+        tells = sc.tool[0].driver not in ("curl", "xrdcp")
         return Transfer(
             transfer_id=f"{run_id}-{number}",
             run_id=run_id,
@@ -205,18 +263,20 @@ class ModelRunner(Runner):
             source_site=work.chosen_sources()[0],
             target_site=work.target_site,
             file_size_bytes=size,
-            bytes_requested=size,
+            bytes_requested=asked_bytes,
             bytes_moved=moved if is_done or status is Status.CUT_OFF else 0,
-            bytes_verified=size if status is Status.OK else 0,
+            bytes_verified=moved if status is Status.OK else 0,
             verified_by="runner" if is_done else "none",
             exit_code=0 if is_done else 7,
             error=reason,
             error_scope=None if status is Status.OK else "network",
             events_read=events,
             events_requested=asked,
+            queued_ns=-round(0.02e9),
             started_ns=0,
-            first_byte_ns=round(3 * round_trip * 1e9),
-            last_byte_ns=round(seconds * 1e9),
+            first_byte_ns=round(3 * round_trip * 1e9) if tells else None,
+            last_byte_ns=round(seconds * 0.99e9) if tells else None,
+            verified_ns=round(seconds * 1e9) if tells else None,
             closed_ns=round((seconds + 0.005) * 1e9),
         ).with_derived()
 
@@ -233,9 +293,16 @@ def make_run(path: Path, text: str, size: str = "quick", *, stop_after: int | No
     return record.read_results(out)
 
 
-def fill(directory: record.RunDirectory, whole: scenario.Scenario, size: str, *, stop_after: int | None = None) -> None:
-    """Runs the blocks that are not committed yet."""
-    cells = matrix.expand(whole, capabilities()).cells
+def fill(
+    directory: record.RunDirectory,
+    whole: scenario.Scenario,
+    size: str,
+    *,
+    stop_after: int | None = None,
+    known: dict[str, Capabilities] | None = None,
+) -> None:
+    """Runs the blocks that are not committed yet. `known`: what tools can do, where they are not those of the model."""
+    cells = matrix.expand(whole, known or capabilities()).cells
     if not directory.committed_blocks:
         directory.append(
             record.Experiment(

@@ -120,14 +120,18 @@ def test_many_at_once(agent, tmp_path):
     assert max(answer["started_ns"] for answer in ended) < min(answer["closed_ns"] for answer in ended)
 
 
-def test_packets_come_back_and_are_counted(agent):
+# Usual packets, and large ones of which fewer go at once.
+@pytest.mark.parametrize(("payload_bytes", "packets_per_s"), [(1472, 5000), (8972, 14_000)])
+def test_packets_come_back_and_are_counted(agent, payload_bytes, packets_per_s):
     echo = agent.order("echo", host="127.0.0.1", count=5, wait_s=2)
     port = agent.begin_of(echo)["port"]
     found = agent.ask("ping", host="127.0.0.1", port=port, count=5, every_s=0.002, wait_s=2)
     assert len(found["round_trips_s"]) == 5 and found["lost"] == 0 and agent.end_of(echo)["packets"] == 5
-    sink = agent.order("sink", host="127.0.0.1", payload_bytes=1472, wait_s=0.3)
+    sink = agent.order("sink", host="127.0.0.1", payload_bytes=payload_bytes, wait_s=0.3)
     port = agent.begin_of(sink)["port"]
-    sent = agent.ask("flood", host="127.0.0.1", port=port, payload_bytes=1472, packets_per_s=5000, duration_s=0.3)
+    sent = agent.ask(
+        "flood", host="127.0.0.1", port=port, payload_bytes=payload_bytes, packets_per_s=packets_per_s, duration_s=0.3
+    )
     received = agent.end_of(sink)
     assert 0 < received["packets"] <= sent["packets"] and received["packets_per_s"] > 0
 

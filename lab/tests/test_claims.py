@@ -17,7 +17,8 @@ def observed(tool, block, value, *, status=Status.OK, response="total_rate_bits_
         run_id=f"{tool}{block}", block=block, cell_key=tool,
         levels={"tool": tool, **levels}, status=status, reason="why",
         responses={} if value is None else {response: value}, transfers=1, successes=int(status.is_success),
-        extrapolated_s=None, bound_s=1.0, capacity_bits_per_s=100.0, round_trip_s=0.0, source_site="a", target_site="b",
+        extrapolated_s=None, cut_off_s=None, bound_s=1.0,
+        capacity_bits_per_s=100.0, round_trip_s=0.0, source_site="a", target_site="b",
     )  # fmt: skip
 
 
@@ -71,7 +72,10 @@ def test_ratios(tmp_path, ratios, target, verdict):
     row = judge(tmp_path, RATIO + target, pairs(ratios))
     assert row.verdict == verdict
     assert row.failed_rows == ratios.count(None)
-    if None not in ratios:
+    if verdict == "points only":
+        assert (row.estimate, row.low, row.high, row.p_value, row.p_value_holm, row.effect_cliffs_delta) == (None,) * 6
+        assert row.reason == "5 of the 6 blocks that a claim needs: 1.2, 1.22, 1.24, 1.25, 1.3"
+    elif None not in ratios:
         assert row.estimate == pytest.approx(sorted(ratios)[len(ratios) // 2], rel=0.05)
         assert row.effect_cliffs_delta == pytest.approx(1)
 
@@ -81,6 +85,19 @@ def test_a_failure_of_the_baseline_leaves_the_pair_out(tmp_path):
     found[0] = observed("aria2c", 0, None, status=Status.WRONG_BYTES)
     row = judge(tmp_path, RATIO + "least = 1.1", found)
     assert row.verdict == "holds" and row.blocks == 6
+
+
+def test_what_did_not_begin_counts_nowhere(tmp_path):
+    late = [observed(tool, 6, None, status=Status.NOT_RUN) for tool in ("aria2c", "gridlane")]
+    row = judge(tmp_path, RATIO + "least = 1.1", [*pairs([1.2] * 6), *late])
+    assert row.verdict == "holds" and row.blocks == 6 and row.failed_rows == 0
+    # The baseline of the block was there, and the run of the variant was not.
+    half = [*pairs([1.2] * 6), observed("aria2c", 6, 50.0), observed("gridlane", 6, None, status=Status.NOT_RUN)]
+    assert judge(tmp_path, RATIO + "least = 1.1", half).verdict == "holds"
+    success = 'kind = "success"\nvariant = { tool = "gridlane" }\nleast = 0.1'
+    row = judge(tmp_path, success, half)
+    assert row.estimate == 1
+    assert judge(tmp_path, success, late).verdict == "not measured"
 
 
 def test_less_may_be_better(tmp_path):
@@ -94,6 +111,21 @@ def test_less_may_be_better(tmp_path):
     times[0] = observed("gridlane", 0, None, status=Status.CUT_OFF, response="wall_s")
     row = judge(tmp_path, claim, times)
     assert row.verdict == "undecided" and row.high is None
+
+
+def test_the_best_of_several_tools_is_the_baseline(tmp_path):
+    """Of each block: it is not the same one in all of them."""
+    found = []
+    for block in range(6):
+        rates = (40.0, 50.0) if block % 2 else (50.0, 40.0)
+        found += [observed("gridlane", block, 60.0), observed("aria2c", block, rates[0])]
+        found.append(observed("xrdcp", block, rates[1]))
+    several = RATIO.replace('"aria2c"', '["aria2c", "xrdcp"]')
+    row = judge(tmp_path, several + "least = 1.1", found)
+    assert row.verdict == "holds" and row.low == row.high == pytest.approx(1.2)
+    times = [observed(o.levels["tool"], o.block, o.value("total_rate_bits_per_s"), response="wall_s") for o in found]
+    row = judge(tmp_path, several + 'response = "wall_s"\nmost = 2', times)
+    assert row.low == row.high == pytest.approx(60 / 40)
 
 
 def test_cells_of_a_pattern_are_paired_by_the_other_factors(tmp_path):
@@ -111,6 +143,42 @@ def test_cells_of_a_pattern_are_paired_by_the_other_factors(tmp_path):
     assert first == {0: inf} and failed == 1
 
 
+def test_a_factor_that_follows_from_the_patterns_pairs_nothing(tmp_path):
+    """A tool that speaks one protocol is compared with one that speaks another; what both have is still paired by."""
+    found = []
+    for block in range(6):
+        for size, factor in ((1, 2.0), (2, 8.0)):
+            found.append(observed("aria2c", block, 10.0 * size, protocol="https", size=size))
+            found.append(observed("gridlane", block, 10.0 * size * factor, protocol="root", size=size))
+    row = judge(tmp_path, RATIO + "least = 3.9", found)
+    assert row.verdict == "holds" and row.estimate == pytest.approx(4.0)
+    assert row.reason == "the two differ in protocol as well"
+    both = [*found, *(observed("gridlane", block, 5.0, protocol="https", size=1) for block in range(6))]
+    assert judge(tmp_path, RATIO + "most = 0.6", both).estimate == pytest.approx(0.5)
+
+
+def test_comparisons_are_one_family(tmp_path):
+    found = pairs([1.2, 1.3, 1.25, 1.22, 1.24, 1.21])
+    found += [observed("xrdcp", block, (50.0 + block) * (1 + 0.001 * (-1) ** block)) for block in range(6)]
+    found += [observed("curl", block, 50.0) for block in range(3)]
+    settings = whole(tmp_path, RATIO + "least = 1").analysis.model_copy(update={"baseline": {"tool": "aria2c"}})
+    by_tool = {one.levels["tool"]: one for one in claims.comparisons(found, settings, "total_rate_bits_per_s", [])}
+    assert {tool: one.verdict for tool, one in by_tool.items()} == {
+        "gridlane": "different", "xrdcp": "equivalent", "curl": "points only",
+    }  # fmt: skip
+    # Two tests, for curl has none: the smallest p, 2 / 2^6, counts twice.
+    assert by_tool["gridlane"].p_holm == pytest.approx(2 * 2 / 64)
+    assert by_tool["curl"].p_holm is None
+    found[-4] = observed("xrdcp", 5, None, status=Status.FAILED)
+    found += [observed("xrdcp", 6, 56.0), observed("aria2c", 6, 56.0)]
+    (xrdcp,) = (
+        one
+        for one in claims.comparisons(found, settings, "total_rate_bits_per_s", [])
+        if "xrdcp" in one.levels.values()
+    )
+    assert xrdcp.failed == 1 and xrdcp.verdict == "undecided"
+
+
 def test_other_kinds(tmp_path):
     found = pairs([1.0 + 0.002 * (-1) ** block for block in range(8)])
     same = 'kind = "equivalent"\nvariant = { tool = "gridlane" }\nbaseline = { tool = "aria2c" }\nmost = 1.05'
@@ -126,9 +194,14 @@ def test_other_kinds(tmp_path):
     success = 'kind = "success"\nvariant = { tool = "gridlane" }\nleast = 0.5'
     assert judge(tmp_path, success, pairs([1.0] * 20)).verdict == "holds"
     assert judge(tmp_path, success, pairs([None] * 20)).verdict == "does not hold"
-    assert judge(tmp_path, success, pairs([1.0, None])).verdict == "undecided"
+    assert judge(tmp_path, success, pairs([1.0, None] * 3)).verdict == "undecided"
+    few = judge(tmp_path, success, pairs([1.0] * 5))
+    assert few.verdict == "points only" and few.low is None and "5 of 5 transfers succeeded" in few.reason
     capacity = 'kind = "never_above_capacity"'
     assert judge(tmp_path, capacity, pairs([1.0] * 6)).verdict == "holds"
+    assert judge(tmp_path, capacity, pairs([1.0] * 5)).verdict == "points only"
+    # A contradiction needs no statistics.
+    assert judge(tmp_path, capacity, pairs([1.0, 2.0])).verdict == "does not hold"
     row = judge(tmp_path, capacity, pairs([1.0] * 6 + [2.0]))
     assert row.verdict == "does not hold" and row.reason == "run gridlane6"
 
@@ -158,6 +231,16 @@ def test_observations_of_a_run(tmp_path):
     broken = next(c for c in cells if "broken" in c.key and "sources=1" in c.key and "500000000" in c.key)
     assert broken.failed == 1 and broken.description.n == 3
     assert broken.exact_interval is None
+
+
+def test_how_much_a_rate_varies():
+    even = {float(second): 100.0 for second in range(2, 6)}
+    # The first two seconds are ramp-up, whatever they are; samples are a moment late.
+    assert analysis.variation({0.0: 1.0, 1.001: 50.0, **even}) == 0
+    assert analysis.variation({2.001: 90.0, 3.0: 100.0, 4.0: 110.0}) == pytest.approx(0.0816, abs=1e-4)
+    assert analysis.variation({1.96: 90.0, 3.0: 100.0, 4.0: 110.0}) == pytest.approx(0.0816, abs=1e-4)
+    assert analysis.variation({2.0: 90.0, 3.0: 100.0}) is None
+    assert analysis.variation({}) is None
 
 
 def test_partial_runs_count_only_when_the_scenario_says_so(tmp_path):

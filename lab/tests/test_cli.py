@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -107,7 +108,7 @@ def test_run_keeps_everything_and_reports(file, gridlane, capsys, tmp_path):
     assert cli.main(arguments) == ExitCode.OK
     said = capsys.readouterr()
     assert str(out / "report/index.html") in said.out
-    assert "points only    fast: " in said.out and "] It is fast" in said.out
+    assert "points only    fast: It is fast (2 of the 6 blocks that a claim needs: " in said.out
     assert " 50 %  1 of 2 blocks" in said.err and "100 %  2 of 2 blocks" in said.err
     results = record.read_results(out)
     assert results.is_complete
@@ -158,7 +159,8 @@ def test_a_run_that_is_killed_goes_on(file, gridlane, capsys, tmp_path, monkeypa
 def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     file = tmp_path / "bad.toml"
     file.write_text(SMALL.replace('driver = "breaks"', 'driver = "gridlane-breaks"'))
-    registry._tools["gridlane-breaks"] = synthetic.Fake("gridlane-breaks")
+    able = dataclasses.replace(synthetic.EVERYTHING, auth=frozenset({"none", "proxy"}))
+    registry._tools["gridlane-breaks"] = synthetic.Fake("gridlane-breaks", able)
 
     def failing(whole, cells, directory, experiment_id, options, progress):
         made = runner(whole, cells, directory, experiment_id, options, progress)
@@ -167,8 +169,6 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
         def turn(one):
             for row in original(one):
                 if isinstance(row, record.Run) and row.driver == "gridlane-breaks":
-                    import dataclasses
-
                     row = dataclasses.replace(row, status=record.Status.FAILED, reason="exit 1")
                 yield row
 
@@ -179,6 +179,52 @@ def test_failures_of_ours_have_an_exit_code(gridlane, capsys, tmp_path):
     arguments = ["run", str(file), "--out", str(tmp_path / "out"), "--gridlane", gridlane, "--work", str(tmp_path)]
     assert cli.main(arguments) == ExitCode.SOME_FAILED
     assert "24 without a figure" in capsys.readouterr().err
+
+    # A credential that is to expire makes transfers fail, and that is the experiment.
+    text = file.read_text().replace("[work]", '[work]\nauth = "proxy"\nduration_s = 9\ncredential_lifetime_s = 2', 1)
+    file.write_text(text.replace("[work]", "[work]\ncredential_renewed = false", 1))
+    arguments[3] = str(tmp_path / "expiring")
+    assert cli.main([*arguments, "--only", "tool=breaks"]) == ExitCode.OK
+    assert "24 without a figure" in capsys.readouterr().err
+
+
+def test_a_run_that_takes_too_long_ends_in_order(file, gridlane, capsys, tmp_path):
+    given = []
+
+    def late(whole, cells, directory, experiment_id, options, progress):
+        given.append(options.total_s)
+        made = runner(whole, cells, directory, experiment_id, options, progress)
+        original = made.turn
+
+        def turn(one):
+            for row in original(one):
+                if isinstance(row, record.Run) and one.block == 1 and options.total_s is not None:
+                    row = dataclasses.replace(row, status=record.Status.NOT_RUN, reason="it was over")
+                yield row
+
+        made.turn = turn
+        return made
+
+    registry._runner = late
+    arguments = ["run", file, "--gridlane", gridlane, "--work", str(tmp_path)]
+    said = refused_in_the_end(capsys, ExitCode.TIMEOUT, *arguments, "--out", str(tmp_path / "out"))
+    assert "24 runs did not begin" in said and "total_s = 3600" in said
+    results = record.read_results(tmp_path / "out")
+    assert results.is_complete and results["run"].height == 48
+    assert "24 runs did not begin" in (tmp_path / "out/report/index.html").read_text()
+    # Whoever wants it anyway has all of it.
+    assert cli.main([*arguments, "--anyway", "--out", str(tmp_path / "anyway")]) == ExitCode.OK
+    assert given == [3600.0, None]
+
+
+def refused_in_the_end(capsys, code, *arguments):
+    assert cli.main(list(arguments)) == code
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_run_directory_is_found_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli._parser().parse_args(["run", "a.toml", "--out", "here"]).out == tmp_path / "here"
 
 
 def test_query(file, gridlane, capsys, tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +13,11 @@ import tasks
 from record_tools import CASES, SIZE
 
 import gridlane_lab.drivers  # noqa: F401
-from gridlane_lab import registry
+from gridlane_lab import registry, transfers
 from gridlane_lab.driver import Availability, Reading
 from gridlane_lab.drivers import common
 from gridlane_lab.drivers.curl import markers
+from gridlane_lab.drivers.gridlane import reading_of_cp
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.scenario import Kind
 
@@ -64,6 +67,18 @@ def test_a_server_that_is_not_there_is_the_network_s_fault(name, tmp_path):
     assert not found.source_bytes or not any(found.source_bytes.values())
 
 
+def test_what_a_source_sent_for_nothing_is_told(tmp_path):
+    """More received from a source than it gave to the file; never less than nothing."""
+    recorded = json.loads((RECORDED / "gridlane-mirrors.json").read_text())
+    (summary,) = (event for _, event in recorded["events"] if event["type"] == "summary")
+    first, second = summary["sources"]
+    first["received_bytes"] += 1000
+    second["received_bytes"] = 0
+    found = reading_of_cp(tasks.output(tmp_path, recorded))
+    assert found.source_wasted_bytes == {first["url"]: 1000, second["url"]: 0}
+    assert sum(found.source_bytes.values()) == SIZE
+
+
 @pytest.mark.parametrize(
     "name", [name for name in _RECORDED if not any(word in name for word in ("missing", "refused", "unreach", "fail"))]
 )
@@ -81,7 +96,8 @@ def test_a_success_has_no_error_and_its_bytes(name, tmp_path):
 
 def test_gridlane_tells_its_sources(tmp_path):
     found, _ = reading("gridlane-mirrors", tmp_path)
-    assert found.sources_used in (1, 2) and found.connections
+    assert found.sources_used in (1, 2) and found.connections == sum(found.source_connections.values()) > 0
+    assert set(found.source_connections) == set(found.source_bytes)
     assert sum(found.source_bytes.values()) == SIZE and len(found.source_bytes) == 2
     assert found.checksum_compared is True and found.first_byte_s is not None
 
@@ -187,6 +203,8 @@ def test_commands_of_third_party_copies(tmp_path):
     assert {"--tpc", "only", "pull"} < set(argv("gridlane", pull, source, target, tmp_path))
     command = argv("curl-copy", pull, source, target, tmp_path)
     assert command[-1] == target and "Source: https://a/f" in command and "X-Number-Of-Streams: 1" not in command
+    own = argv("curl-copy", {"streams": 8} | pull, source, target, tmp_path, tool={"options": {"own_streams": True}})
+    assert "X-Number-Of-Streams: 0" in own and not any("Streams: 8" in word for word in own)
     command = argv("curl-copy", {"kind": "tpc_push", "streams": 8}, source, target, tmp_path)
     assert command[-1] == source[0] and "Destination: https://b/f" in command and "X-Number-Of-Streams: 8" in command
     assert argv("davix", pull, source, target, tmp_path)[1:3] == ["--copy-mode", "pull"]
@@ -205,6 +223,26 @@ def test_credentials_are_in_files(tmp_path):
         assert not [word for word in command.argv if "SECRET" in word], driver
     assert "TransferHeaderAuthorization: Bearer SECRET" in (tmp_path / "transfer-authorization-0").read_text()
     assert (tmp_path / "transfer-authorization-0").stat().st_mode & 0o77 == 0
+
+
+def test_no_token_is_in_what_is_kept_of_a_command(tmp_path):
+    (tmp_path / "token").write_text("SECRET\n")
+    tried = set()
+    for name, driver in registry.tools().items():
+        if "token" not in driver.capabilities.auth or name == "uproot" or name.startswith("gridlane-"):
+            continue
+        kind = next(iter(sorted(driver.capabilities.kinds & {"copy", "tpc_pull", "remote_read"})))
+        protocol = "https" if "https" in driver.capabilities.protocols else "root"
+        work = {"kind": kind, "protocol": protocol, "auth": "token"} | ({"read": {}} if kind == "remote_read" else {})
+        target = f"{protocol}://b/f" if kind == "tpc_pull" else "/t/f"
+        one = tasks.task(name, work, [f"{protocol}://a/f"], target, tmp_path,
+                         credentials={"token": tmp_path / "token"})  # fmt: skip
+        command = driver.command(one)
+        attempt = transfers.Attempt(SimpleNamespace(task=one), 0, command)
+        text = attempt.command_text()
+        assert "SECRET" not in text and text.endswith(shlex.join(command.argv)[-4:]), name
+        tried.add(name)
+    assert {"davix", "rclone", "gfal-copy", "curl", "curl-copy", "aria2c", "gridlane", "xrdcp"} <= tried
 
 
 def test_copies_that_are_read_afterwards(tmp_path):

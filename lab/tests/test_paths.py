@@ -33,8 +33,17 @@ def test_sources_that_share_nothing_add_up(tmp_path):
     assert paths.bound_s(three) == pytest.approx(bound.bound_s(5e8, found.single, 3))
     # More connections than were asked for begin sooner.
     four = [replace(path, connections=4) for path in found.single]
-    assert paths.bound_s(three, 4) == pytest.approx(bound.bound_s(5e8, four, 3))
-    assert paths.bound_s(three, 4) < paths.bound_s(three)
+    assert paths.bound_s(three, [4, 4, 4]) == pytest.approx(bound.bound_s(5e8, four, 3))
+    mixed = [*found.single[:2], four[2]]
+    assert paths.bound_s(three, [1, 1, 4]) == pytest.approx(bound.bound_s(5e8, mixed, 3))
+    assert paths.bound_s(three, [4, 4, 4]) < paths.bound_s(three, [1, 1, 4]) < paths.bound_s(three)
+    # Packets of IPv6 carry less; the capacity is what nothing can exceed.
+    over_ipv6, capacity, _ = space.bound_of(three, headers_bytes=bound.IPV6_HEADERS_BYTES)
+    payload = bound.payload_bytes_per_s(800e6, headers_bytes=72)
+    assert over_ipv6 == pytest.approx(
+        bound.bound_s(5e8, [replace(path, payload_bytes_per_s=payload) for path in found.single], 3)
+    )
+    assert over_ipv6 > paths.bound_s(three) and capacity == paths.capacity_bits_per_s(three)
 
 
 def test_a_shared_link_limits_all(tmp_path):
@@ -72,12 +81,36 @@ def test_bytes_that_a_run_needs(tmp_path):
     assert paths.run_bytes(copied) == 100_000_000
 
 
+def test_hosts_are_those_of_their_site_alone(tmp_path):
+    """Names of sites may look like those of hosts."""
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 2 }, { name = "near-x" }')
+    text = text.replace("link = [", 'link = [{ between = ["near-x", "client"], delay_ms = 1 },')
+    topology = cell(tmp_path, text, "round_trip_ms=10 streams=1 tool=gridlane").topology
+    found = {place: topology.site_of(place) for place in ("near", "near-2", "near-x", "near-3", "client", "none")}
+    assert {place: site and site.name for place, site in found.items()} == {
+        "near": "near", "near-2": "near", "near-x": "near-x", "near-3": None, "client": "client", "none": None,
+    }  # fmt: skip
+
+
 def test_hosts_of_one_site_have_no_path(tmp_path):
     text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 2 }')
     text = text.replace('source_sites = ["near"]', 'source_sites = ["near-1"]\ntarget_site = "near-2"')
     within = cell(tmp_path, text, "round_trip_ms=10 streams=1 tool=gridlane")
     assert paths.paths(within) is None and paths.bound_s(within) is None
     assert paths.capacity_bits_per_s(within) is None
+
+
+def test_hosts_of_a_site_share_its_link(tmp_path):
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 4 }')
+    text = text.replace("[matrix]", "concurrency = 4\n[matrix]", 1)
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    shared, alone = cell(tmp_path, text, key), cell(tmp_path, synthetic.ROUND_TRIPS, key)
+    assert shared.hosts("near") == ["near-1", "near-2", "near-3", "near-4"] and shared.hosts("near-2") == ["near-2"]
+    assert alone.hosts("near") == ["near"]
+    assert paths.capacity_bits_per_s(shared) == paths.capacity_bits_per_s(alone) > 0
+    # A host has no more than all of them.
+    one = text.replace('source_sites = ["near"]', 'source_sites = ["near-3"]')
+    assert paths.capacity_bits_per_s(cell(tmp_path, one, key)) == paths.capacity_bits_per_s(alone)
 
 
 def test_a_plan_counts_everything(tmp_path):
@@ -91,6 +124,41 @@ def test_a_plan_counts_everything(tmp_path):
     assert estimate.memory_bytes == 501_000_000 + 500_000_000 + plan.PROGRAMS_BYTES
     assert 300 < estimate.time_s < 1200
     assert estimate.assumed_cells == 0 and estimate.cut_cells == 0
+
+
+def test_time_of_what_moves_no_file_and_of_what_lasts(tmp_path):
+    key = "round_trip_ms=10 streams=1 tool=gridlane"
+    text = synthetic.ROUND_TRIPS
+    one = cell(tmp_path, text, key)
+    capacity, size = paths.capacity_bits_per_s(one), one.file_of().size_bytes
+
+    def with_work(options=None, **changes):
+        tool = one.tool[0].model_copy(update={"options": options or {}})
+        return one.model_copy(update={"work": one.work.model_copy(update=changes), "tool": [tool]})
+
+    # iperf3 moves as much as a file has, or lasts as long as it is told.
+    assert plan.run_s(with_work(kind="raw_network"))[0] == pytest.approx(size * 8 / capacity)
+    assert plan.run_s(with_work(kind="raw_network", options={"seconds": 2.0})) == (2.0, False)
+    # What has begun in time is half done at the end in the mean; the limit is that of a transfer, not of the run.
+    lasting = with_work(duration_s=5000.0, concurrency=4)
+    assert plan.run_s(lasting)[0] == pytest.approx(5000 + min(4 * size * 8 / capacity / 2, lasting.limits.transfer_s))
+    assert plan.limited_s(lasting) == plan.run_s(lasting)[0] > lasting.limits.transfer_s
+    assert plan.limited_s(with_work(file=one.work.file)) <= one.limits.transfer_s
+
+
+def test_networks_and_servers_that_a_run_makes(tmp_path):
+    whole, found = cells(tmp_path, synthetic.ROUND_TRIPS)
+    networks, servers = plan.starts(whole, found)
+    distinct = len({one.scenario.network_key() for one in found})
+    # The network that a block ends with may be the one that the next begins with.
+    assert distinct > 1 and (distinct - 1) * whole.matrix.blocks < networks <= distinct * whole.matrix.blocks
+    assert servers == networks
+    text = synthetic.ROUND_TRIPS.replace('{ name = "near" }', '{ name = "near", count = 3 }')
+    assert plan.starts(*cells(tmp_path, text)) == (networks, 3 * servers)
+    # One network for all blocks, with the servers of three sites.
+    assert plan.starts(*cells(tmp_path, synthetic.MULTI_SOURCE)) == (1, 3)
+    fresh = synthetic.MULTI_SOURCE.replace("[data]", "[host]\nfresh_namespaces = true\n[data]", 1)
+    assert plan.starts(*cells(tmp_path, fresh))[0] == plan.make(*cells(tmp_path, fresh)).runs
 
 
 def test_a_plan_and_a_run_count_the_same(tmp_path):

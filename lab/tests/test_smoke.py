@@ -1,5 +1,6 @@
 """Scenarios with small files, on loopback and over the emulator: every row is complete, true, and there."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 import pytest
 from laboratory import MEMORY, Lab, command, last_record, leftovers, network_is_up, processes_naming
 
-from gridlane_lab import record
+from gridlane_lab import record, report, runner
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.record import Environment, PathCheck, Run, Sample, SourceShare, Status, Transfer
 from gridlane_lab.workspace import sweep
@@ -207,6 +208,9 @@ def test_figures_are_below_what_paths_carry(tmp_path, gridlane, own_state):
         assert run.wall_s > run.bound_s
         assert run.client_cpu_s > 0 and run.server_cpu_s > 0 and run.emulator_cpu_s > 0
         assert run.interface_bytes > 1_500_000 and run.file_system_bytes >= 1_500_000
+        # With the headers of all packets, which interfaces count once for many; and with what was sent again.
+        assert run.wire_bytes > 1.03 * 1_500_000 and run.dropped_packets >= 0
+        assert run.connections is None or run.connections >= 1
         checks = [row for row in lab.of(PathCheck) if row.run_id == run.run_id]
         sources = json.loads(run.variant_json)["sources"]
         assert {(row.moment, row.sender) for row in checks} == {
@@ -225,6 +229,33 @@ def test_figures_are_below_what_paths_carry(tmp_path, gridlane, own_state):
     assert any(len([share for share in those if share.bytes_moved]) == 2 for those in shares.values())
     [environment] = lab.of(Environment)
     assert "near:net/ipv4/tcp_wmem" in json.loads(environment.sysctls_json)
+    assert not leftovers(own_state)
+
+
+def test_hosts_of_a_site_take_turns(tmp_path, gridlane, own_state):
+    text = EMULATED.replace('{ name = "near" }', '{ name = "near", count = 2 }')
+    text = text.replace('{ name = "client", role', '{ name = "client", count = 2, role').replace(
+        "blocks = 2", "blocks = 1"
+    )
+    text = text.replace('server = ["gridlane", "nginx"]\nsources = [1, 2]', 'server = ["gridlane"]\nconcurrency = [3]')
+    lab = Lab(tmp_path, text, gridlane)
+    lab.run()
+    runs = lab.of(Run)
+    assert len(runs) == 2
+    for run in runs:
+        assert run.status is Status.OK, (run.cell_key, run.status, run.reason)
+        rows = sorted(lab.transfers(run), key=lambda row: row.number)
+        hosts = [row.sources[0].split("/")[2].partition(":")[0] for row in rows]
+        assert hosts == ["near-1", "near-2", "near-1"]
+        # Rows name the sites, as the scenario does.
+        assert {(row.source_site, row.target_site) for row in rows} == {("near", "client")}
+        # Of the link that they share, and not of each.
+        assert run.capacity_bits_per_s < 80e6 and 3 * 1_500_000 * 8 / run.wall_s < 1.02 * run.capacity_bits_per_s
+        assert run.interface_bytes > 3 * 1_500_000
+        # Both hosts of the source are looked at.
+        assert run.connections is not None
+        checks = {(row.sender, row.receiver) for row in lab.of(PathCheck) if row.run_id == run.run_id}
+        assert checks == {("near-1", "client-1"), ("near-2", "client-2")}
     assert not leftovers(own_state)
 
 
@@ -279,6 +310,31 @@ def test_a_path_that_misses_its_specification_makes_runs_void(tmp_path, gridlane
     runs = [row for row in rows if isinstance(row, Run)]
     assert runs and all(run.status is Status.VOID for run in runs)
     assert "delay_s" in runs[0].reason
+
+
+def test_when_the_time_is_over_no_run_begins_and_all_have_rows(tmp_path, gridlane, own_state, monkeypatch):
+    lab = Lab(tmp_path, LOOPBACK.replace("blocks = 2", 'blocks = 3\nfactors = { tool = ["fetch", "again"] }'), gridlane)
+    answers = iter(["", "", ""])
+    monkeypatch.setattr(runner, "_too_late", lambda total_s, elapsed_s: next(answers, f"{total_s:g} s were over"))
+    lab.options = dataclasses.replace(lab.options, total_s=77.0)
+    lab.run()
+    runs = lab.of(Run)
+    assert [run.block for run in runs] == [0, 0, 1, 1, 2, 2]
+    assert [run.status for run in runs] == [Status.OK] * 3 + [Status.NOT_RUN] * 3
+    for run in runs[3:]:
+        rows = lab.transfers(run)
+        assert run.reason == "77 s were over" and [row.status for row in rows] == [Status.NOT_RUN] * 2
+        assert all(row.started_ns is None and row.error == run.reason and row.error_scope is None for row in rows)
+        assert run.wall_s is None
+    results = record.read_results(lab.directory.path)
+    assert results.is_complete and results["run"].height == 6
+    assert "3 runs did not begin" in report.write(lab.directory.path).read_text()
+    assert not leftovers(own_state)
+
+
+def test_when_it_is_too_late():
+    assert runner._too_late(None, 1e9) == runner._too_late(10.0, 9.9) == ""
+    assert runner._too_late(10.0, 10.1) == "[limits] total_s = 10 was over"
 
 
 def test_a_server_that_does_not_start(tmp_path, gridlane, own_state):

@@ -45,6 +45,33 @@ def test_shapiro_of_what_cannot_be_tested():
     assert family["c"].leads_with_mean
 
 
+def test_t_interval_published():
+    """Student's sleep data, as R's t.test prints them: 95 % from -2.4598858 to -0.7001142."""
+    found = statistics.t_interval([-1.2, -2.4, -1.3, -1.3, 0.0, -1.0, -1.8, -0.8, -4.6, -1.4])
+    assert (found.low, found.high) == pytest.approx((-2.4598858, -0.7001142), abs=1e-7)
+    assert statistics.t_interval([1.0]) is None
+
+
+def test_trend_published():
+    """Kendall's test of Hollander and Wolfe's tuna, in the order of lightness: R's cor.test has p = 0.1194."""
+    found = statistics.trend([2.5, 4.0, 2.6, 3.6, 2.8, 3.1, 5.2, 5.0, 3.8])
+    assert found.p == pytest.approx(0.1194, abs=5e-5)
+    # Slopes of all pairs by hand, and R's acf(1:5).
+    assert statistics.trend([1, 2, 4, 7]).slope == pytest.approx(2)
+    assert statistics.trend([1, 2, 3, 4, 5]).autocorrelation == pytest.approx(0.4)
+    for nothing in ([1, 2], [3, 3, 3, 3]):
+        assert statistics.trend(nothing).slope is None and not statistics.trend(nothing).is_found
+
+
+def test_trends_are_a_family_of_cells_with_blocks_enough():
+    rising = [1.0, 2.1, 2.9, 4.2, 5.0, 6.1]
+    found = statistics.trend_family({"a": rising, "b": [3, 1, 2, 3.5, 1.5, 2.5], "c": rising[:5]})
+    # All in order: 2 / 6!, twice.
+    assert found["a"].p_holm == pytest.approx(2 * 2 / 720) and found["a"].is_found
+    assert not found["b"].is_found
+    assert found["c"].slope is None and found["c"].p_holm is None
+
+
 def test_holm_by_hand():
     assert statistics.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert statistics.holm([None, 0.5, None]) == [None, 0.5, None]

@@ -122,6 +122,7 @@ pub(crate) enum Command {
     Checksum(ChecksumArgs),
     Df(DfArgs),
     Doctor(DoctorArgs),
+    Probe(crate::probe::args::ProbeArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Complete(CompleteArgs),
@@ -576,7 +577,7 @@ fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {
     }
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=1e6).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds between 0.1 and 1000000".into()),

@@ -25,11 +25,20 @@ pub(crate) fn connect_saying<'a>(
     global: &Global,
     data_on_stdout: bool,
 ) -> Result<Session> {
-    let urls = urls(typed);
+    connect_to(&urls(typed), credentials, global, data_on_stdout)
+}
+
+/// The same for URLs that were read already.
+pub(crate) fn connect_to(
+    urls: &[Url],
+    credentials: &CredentialArgs,
+    global: &Global,
+    data_on_stdout: bool,
+) -> Result<Session> {
     let output = Output::new(global);
-    unsent(&urls).iter().for_each(|warning| output.warning(warning, data_on_stdout));
+    unsent(urls).iter().for_each(|warning| output.warning(warning, data_on_stdout));
     let session =
-        session(&urls, &credentials.wanted(), global.trust(), credentials.forward_credentials_to.clone())?;
+        session(urls, &credentials.wanted(), global.trust(), credentials.forward_credentials_to.clone())?;
     session.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
     if output.verbose {
         for name in &session.shown {

@@ -199,7 +199,7 @@ fn without_secrets(arg: &str) -> String {
 }
 
 /// Completes at the first SIGINT or SIGTERM; the second one ends the process at once.
-fn stop_signal() -> Result<impl Future<Output = ()> + Send> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()> + Send> {
     let listen = |kind| {
         signal(kind)
             .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))

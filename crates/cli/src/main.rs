@@ -17,6 +17,7 @@ mod files;
 mod man;
 mod output;
 mod pki;
+mod probe;
 mod progress;
 mod serve;
 mod threads;
@@ -122,6 +123,7 @@ fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime
     let threads = match command {
         Command::Serve(_) => cores,
         Command::Cp(args) if args.is_tree() => cores,
+        Command::Probe(_) => cores,
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
@@ -155,6 +157,7 @@ async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
         Command::Mv(args) => Box::pin(files::mv(&args, &cli.global)).await,
         Command::Df(args) => Box::pin(files::df(&args, &cli.global)).await,
         Command::Doctor(args) => Box::pin(doctor::run(&args, &cli.global)).await,
+        Command::Probe(args) => Box::pin(probe::run(&args, &cli.global, &output)).await,
         Command::Wan(_)
         | Command::Pki(_)
         | Command::Auth(_)

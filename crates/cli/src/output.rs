@@ -104,6 +104,14 @@ pub(crate) fn to_stdout(text: fmt::Arguments<'_>) {
     let _ = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
 }
 
+/// Columns of the terminal that standard output is; as many as one likes where it is none.
+pub(crate) fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => usize::MAX,
+    }
+}
+
 /// Writes what commands the terminal to standard error: the lines of a screen, of which nothing else may.
 pub(crate) fn draw(screen: &str) {
     let _ = io::stderr().lock().write_all(screen.as_bytes());

@@ -59,7 +59,7 @@ pub async fn cat(client: &Client, url: &Url, output: File) -> Result<()> {
 }
 
 /// An observer that ignores everything.
-struct Unwatched;
+pub(crate) struct Unwatched;
 
 impl Observer for Unwatched {
     fn event(&mut self, _: &Event<'_>) {}

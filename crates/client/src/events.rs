@@ -4,11 +4,13 @@
 //! What is a choice of a few is an enum in them. What a person reads in them (a hint, what limited a copy) is a value with
 //! the [`Words`] of the front end; the value itself stands beside it by a name that stays.
 //!
-//! Read first: [`Line`], then `copy` and `tree`; `answer` has the lines of commands that ask one question.
+//! Read first: [`Line`], then `copy` and `tree`; `answer` has the lines of commands that ask one question,
+//! `probe` those of a probe.
 
 mod answer;
 mod common;
 mod copy;
+mod probe;
 mod tree;
 
 pub use answer::{AnswerLine, EntryLine};
@@ -17,6 +19,10 @@ pub use common::{
     Words,
 };
 pub use copy::{CopyLine, CopyLines, SourceLine, SourceProgress, Summary};
+pub use probe::{
+    CauseLine, ChoiceLine, ChosenLine, CredentialLine, CriterionLine, EndpointLine, FailedLine, LeftLine,
+    PassedOverLine, ProbeCounts, ProbeLine, ProbeSummary, RateLine, StepLine,
+};
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The operations of a user, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
+//! The operations of a user, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis,
+//! probes.
 //!
 //! Every call takes URLs of any scheme; an operation that a scheme lacks is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
@@ -17,14 +18,18 @@ mod location;
 mod macaroon;
 mod metalink;
 mod namespace;
+pub mod probe;
+mod random;
 mod root;
 mod session;
+mod stop;
 mod target;
 pub mod third_party;
 mod threads;
 mod tree;
 mod tree_path;
 mod walk;
+mod whole_file;
 
 use std::time::Duration;
 
@@ -47,6 +52,7 @@ pub use threads::bound_devices;
 pub use tree::*;
 pub use tree_path::TreePath;
 pub use walk::{Walk, WalkObserver, failure_of, walk};
+pub use whole_file::WholeFile;
 
 /// Longest wait for the answer to a short request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);

@@ -31,6 +31,7 @@ const READ_BYTES: usize = 64 * 1024;
 #[derive(Clone)]
 pub struct Lister {
     client: Client,
+    page_bytes_max: u64,
     /// Endpoints that do not know PROPFIND.
     without_dav: Memory<Endpoint, bool>,
 }
@@ -54,7 +55,12 @@ enum From {
 impl Lister {
     /// A lister that asks with `client`.
     pub fn new(client: Client) -> Lister {
-        Lister { client, without_dav: Memory::default() }
+        Lister { client, page_bytes_max: LISTING_BYTES_MAX, without_dav: Memory::default() }
+    }
+
+    /// The same, taking no more than so many bytes of a server's page.
+    pub(crate) fn pages_up_to(self, page_bytes_max: u64) -> Lister {
+        Lister { page_bytes_max, ..self }
     }
 
     /// The client that it asks with.
@@ -156,7 +162,7 @@ impl Lister {
             let message = "it is a file and not a directory";
             return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url));
         }
-        let body = exchange.read_whole(LISTING_BYTES_MAX as usize).await?;
+        let body = exchange.read_whole(self.page_bytes_max as usize).await?;
         let media_type = exchange.response.head.media_type();
         let path = exchange.url.encoded_path().to_owned();
         let entries = gridlane_dav::links::parse_listing(media_type.as_deref(), &body, &path);

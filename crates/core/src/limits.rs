@@ -1,10 +1,14 @@
 //! Every limit, in one place: a number with its unit in its name, and the reason for it.
 
+mod credentials;
+mod reading;
+mod third_party;
+
 use std::time::Duration;
 
-mod reading;
-
+pub use credentials::*;
 pub use reading::*;
+pub use third_party::*;
 
 // --- Credentials that a server believes --------------------------------------------------------
 
@@ -368,6 +372,30 @@ pub const GUESSES_KEPT_MAX: usize = 65_536;
 
 // --- What a client accepts ---------------------------------------------------------------------
 
+/// Bytes of a list of endpoints: it is held in memory. A virtual organisation has some hundred.
+pub const PROBE_LIST_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Endpoints of one probe: the report of each takes some kilobytes until the end.
+pub const PROBE_ENDPOINTS_MAX: usize = 10_000;
+/// Endpoints that are probed at the same time.
+pub const PROBE_PARALLEL_MAX: usize = 64;
+/// Entries of a directory after which a probe stops to list it: that it can be listed is known by then.
+pub const PROBE_LISTED_MAX: usize = 10_000;
+/// Bytes of the page that a probe takes of a directory, of a server that has no other listing: it is read whole.
+pub const PROBE_PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of the name of a site, or of a zone: it stands in a table.
+pub const PROBE_SITE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a file that was found in a listing and is read to see if that can be done; the rest of a longer one is left.
+pub const PROBE_FOUND_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of the small files whose latency is measured: less than a packet has.
+pub const PROBE_SMALL_BYTES: u64 = 1024;
+/// Small files that are written and read: their median is told.
+pub const PROBE_SMALL_FILES: usize = 3;
+/// Bits of an IPv4 address by which networks of endpoints are told apart.
+pub const PROBE_NETWORK_IPV4_BITS: u8 = 16;
+/// The same of an IPv6 address: registries give a provider so many.
+pub const PROBE_NETWORK_IPV6_BITS: u8 = 32;
+/// Time for which a copy that was stopped may tidy up after itself, before it is left.
+pub const PROBE_GRACE: Duration = Duration::from_secs(5);
 /// Bytes of a response head.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header lines of a response.
@@ -413,6 +441,8 @@ pub const METALINK_FILES_MAX: usize = 10_000;
 pub const METALINK_URLS_MAX: usize = 100_000;
 /// Checksums of pieces in one metalink: 1 TiB in pieces of 4 MiB.
 pub const METALINK_PIECES_MAX: usize = 262_144;
+/// Checksums of pieces that the third-party copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
+pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
 /// Bytes of one URL in a metalink or a `Link` header: no server takes a longer request line.
 pub const METALINK_URL_BYTES_MAX: usize = 8 * 1024;
 /// Elements inside each other, in a metalink: it has five levels, and extensions some more.
@@ -745,6 +775,9 @@ const _: () = {
 
 // --- root:// -----------------------------------------------------------------------------------
 
+/// Requests that a client has under way on one connection of a session over root://. XRootD takes four for each (`maxPio` in
+/// XrdXrootdProtocol.hh) and then reads none of the whole session until one of them is answered.
+pub const ROOT_REQUESTS_PER_CONNECTION_MAX: usize = 4;
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// Bytes of the arguments of a request of a client that is not logged in: names, and credentials. Tokens and proxies'
@@ -883,102 +916,3 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
-// --- Third-party copies ------------------------------------------------------------------------
-
-/// Third-party copies that run or wait: each that waits costs a connection, a task and 20 KiB.
-pub const THIRD_PARTY_COPIES_MAX: usize = 4096;
-/// One client has at most this part of them: a transfer service is one client, and has a thousand under way.
-pub const THIRD_PARTY_CLIENT_PART: usize = 2;
-/// Time between two markers. Clients of the field give up a copy that tells nothing for 30 s or longer; dCache, StoRM and XRootD
-/// tell every 5 s, on a loaded machine later.
-pub const THIRD_PARTY_MARKER_INTERVAL: Duration = Duration::from_millis(4500);
-/// The answer to a COPY waits so long for the other server, so that what fails at once has a status of its own.
-pub const THIRD_PARTY_EARLY: Duration = Duration::from_secs(2);
-/// Time without a byte from any source, or to a target, after which a copy fails: what XRootD has.
-pub const THIRD_PARTY_PATIENCE: Duration = Duration::from_secs(60);
-/// Time that another server may take for the beginning of an answer: it may fetch the file from a tape's cache first.
-pub const THIRD_PARTY_ANSWER_MAX: Duration = Duration::from_secs(120);
-/// A copy of which fewer than [`THIRD_PARTY_LEAST_BYTES`] come within this time fails, though something comes.
-pub const THIRD_PARTY_LEAST_INTERVAL: Duration = Duration::from_secs(120);
-/// 512 B/s: a person at a modem, and no storage.
-pub const THIRD_PARTY_LEAST_BYTES: u64 = 120 * 512;
-/// Time for removing at another server what an upload that broke off has left there.
-pub const THIRD_PARTY_CLEAN_UP_MAX: Duration = Duration::from_secs(10);
-/// Of a push that broke off before so many bytes were read here, it is not certain that any have reached the other server: what is
-/// there is left alone.
-pub const THIRD_PARTY_SENT_BYTES_MIN: u64 = 80 * 1024 * 1024;
-/// Time for fetching the metalink that a source is, before the client has an answer.
-pub const THIRD_PARTY_METALINK_MAX: Duration = Duration::from_secs(20);
-/// Metalinks of such copies that are read at the same time: each may have [`METALINK_BYTES_MAX`], and come slowly.
-pub const THIRD_PARTY_METALINKS_READ_MAX: usize = 8;
-/// Checksums of pieces that the copies have which run or wait: a hundred bytes each. One client has those of the largest metalink.
-pub const THIRD_PARTY_PIECES_MAX: usize = METALINK_PIECES_MAX * CLIENT_PART;
-/// Metalinks that lead to each other before the file: one describes it, and one may stand for that.
-pub const THIRD_PARTY_METALINKS_MAX: usize = 2;
-/// A client gives up a copy of which the active server tells nothing for so long: dCache, StoRM and XRootD tell of it every
-/// five seconds, and answer with the first of that late when the other server does.
-pub const THIRD_PARTY_SILENCE_MAX: Duration = Duration::from_secs(120);
-/// The same in markers that have not come, for a server that tells of it seldom.
-pub const THIRD_PARTY_MARKERS_MISSED_MAX: u32 = 6;
-/// A client gives up a copy that gets no more bytes for so long, and for the time in which the last ones are compared: FTS
-/// waits as long.
-pub const THIRD_PARTY_STALL_MAX: Duration = Duration::from_secs(900);
-/// So often the bytes of a copy may become fewer, and count as progress again from there on: an active server may begin again, or
-/// fetch wrong bytes again. One that goes up and down makes no progress.
-pub const THIRD_PARTY_FALLS_MAX: u32 = 16;
-/// A copy that waits for its turn at the active server is waited for so long: a day, as for a queue of transfers.
-pub const THIRD_PARTY_QUEUE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Bytes per second that a server computes a checksum of at the least.
-pub const THIRD_PARTY_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
-/// Time for which a client that has left a copy waits until nothing of it is there, and for the removal of what is.
-pub const THIRD_PARTY_LEAVE_MAX: Duration = Duration::from_secs(3);
-/// Bytes per second that a copy is taken to move at the least, for the lifetime of a macaroon.
-pub const THIRD_PARTY_MACAROON_BYTES_PER_S: u64 = 5_000_000;
-/// Users whose connections to other servers are kept apart, and remembered.
-pub const THIRD_PARTY_USERS_MAX: usize = 1024;
-
-// --- Credentials that we read ------------------------------------------------------------------
-
-/// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
-pub const VOMS_CERTIFICATES_MAX: usize = 16;
-/// Certificates that one of them brings for its own signature: a server's and the authorities above it.
-pub const VOMS_ISSUERS_MAX: usize = 8;
-/// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
-pub const VOMS_ELEMENTS_MAX: usize = 64;
-/// Groups and roles of one client, in all of them together: each is in every line of the logs.
-pub const VOMS_FQANS_MAX: usize = 256;
-/// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
-pub const VOMS_FQAN_BYTES_MAX: usize = 640;
-/// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
-pub const VOMS_SKEW_MAX_S: i64 = 300;
-/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
-pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
-/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
-pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
-/// Rate that a copy is assumed to have when it is asked if a credential outlives it: half of a 1 Gb/s link, which is
-/// what a worker node has to itself on a bad day.
-pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
-/// Time that a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
-pub const CREDENTIAL_SPARE_S: i64 = 60;
-
-// --- Credentials that we make ------------------------------------------------------------------
-
-/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
-/// minutes, and Globus and VOMS allow for five.
-pub const CERTIFICATE_BACKDATED_S: i64 = 300;
-
-// --- Certificates ------------------------------------------------------------------------------
-
-/// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
-/// proxies.
-pub const CHAIN_CERTIFICATES_MAX: usize = 24;
-/// Bytes of all of them: rustls takes messages of 64 KiB in a handshake; attributes of several organisations take 20 KiB.
-pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
-/// Signatures looked at for one chain, along all ways that are tried: a few more than the longest way has.
-pub const CHAIN_SIGNATURES_MAX: usize = 48;
-/// Bytes of a serial number (RFC 5280, 4.1.2.2).
-pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
-/// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have
-/// ten.
-pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;

@@ -30,6 +30,8 @@ pub const PART_END: &str = ".gridlane-part";
 pub const JOURNAL_END: &str = ".gridlane-journal";
 /// The beginning of the name of a list that is being written.
 pub const FAILED_LIST_BEGIN: &str = ".gridlane-failed-";
+/// The beginning of the name of a file that a probe writes.
+pub const PROBE_BEGIN: &str = "gridlane-probe-";
 
 /// Why a name is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,6 +27,22 @@ impl Network {
     /// This machine (RFC 4291, 2.5.3).
     pub const LOOPBACK_IPV6: Network = Network { first: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix_bits: 128 };
 
+    /// The network that an address is in, of those with prefixes of so many bits.
+    pub fn around(address: IpAddr, ipv4_bits: u8, ipv6_bits: u8) -> Network {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let prefix_bits = ipv4_bits.min(32);
+                let first = IpAddr::V4(Ipv4Addr::from_bits(masked_ipv4(address, prefix_bits)));
+                Network { first, prefix_bits }
+            }
+            IpAddr::V6(address) => {
+                let prefix_bits = ipv6_bits.min(128);
+                let first = IpAddr::V6(Ipv6Addr::from_bits(masked_ipv6(address, prefix_bits)));
+                Network { first, prefix_bits }
+            }
+        }
+    }
+
     /// True if `address` is one of its.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
@@ -123,6 +139,19 @@ mod tests {
             assert!(!network.contains(outside.parse().unwrap()), "{network} {outside}");
             assert_eq!(network.to_string().parse::<Network>().unwrap(), network);
         }
+    }
+
+    #[test]
+    fn the_network_of_an_address() {
+        for (address, network) in [
+            ("192.0.2.7", "192.0.0.0/16"),
+            ("::ffff:192.0.2.7", "192.0.0.0/16"),
+            ("2001:db8:1::7", "2001:db8::/32"),
+        ] {
+            let found = Network::around(address.parse().unwrap(), 16, 32);
+            assert_eq!(found, network.parse().unwrap(), "{address}");
+        }
+        assert_eq!(Network::around("8.8.8.8".parse().unwrap(), 0, 255), Network::ANY_IPV4);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::limits::FIRST_CONTACT_MAX;
-use gridlane_core::{Error, ErrorKind, Result, Scheme};
+use gridlane_core::{Error, ErrorKind, Result, Scheme, Time};
 use gridlane_plan as plan;
 use gridlane_plan::judge::Event as Heard;
 
@@ -39,7 +39,7 @@ impl Run<'_> {
                     self.judge.votes_mut().reached(entry.source, round_trip);
                 }
                 if handshake_round_trips == 0 && self.is_known_to_pipeline(lane) {
-                    self.plan.handle(now, plan::Event::Pipelines { lane });
+                    self.pipeline(now, lane);
                 }
                 self.plan.handle(now, plan::Event::LaneReady { lane, round_trip });
             }
@@ -56,7 +56,7 @@ impl Run<'_> {
                 if let Some(entry) = self.lanes.get(&lane) {
                     self.replicas[entry.source].pipelines = true;
                 }
-                self.plan.handle(now, plan::Event::Pipelines { lane });
+                self.pipeline(now, lane);
             }
             Notice::Identified { source, size_bytes } => {
                 Box::pin(self.identified(source as usize, size_bytes)).await?
@@ -134,6 +134,13 @@ impl Run<'_> {
             true => Box::pin(self.obey_judge()).await,
             false => Ok(()),
         }
+    }
+
+    /// Lets the plan send requests on a lane before earlier ones are answered.
+    fn pipeline(&mut self, now: Time, lane: plan::LaneId) {
+        let entry = self.lanes.get(&lane);
+        let requests_max = entry.and_then(|entry| self.replicas[entry.source].source.requests_max());
+        self.plan.handle(now, plan::Event::Pipelines { lane, requests_max });
     }
 
     /// A connection to a source was lost, or never made.

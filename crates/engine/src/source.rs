@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
+use gridlane_core::limits::ROOT_REQUESTS_PER_CONNECTION_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
@@ -110,6 +111,11 @@ impl Source {
     pub(crate) fn new(number: u32, url: Url) -> Source {
         let opens_once = url.cgi().is_some_and(|cgi| cgi.split('&').any(|pair| pair.starts_with("tpc.key=")));
         Source { number, url, stored: None, opens_once, opening: Default::default(), known: Mutex::default() }
+    }
+
+    /// Requests that its server takes at once on one connection, if that is few.
+    pub(crate) fn requests_max(&self) -> Option<usize> {
+        self.url.scheme().is_root().then_some(ROOT_REQUESTS_PER_CONNECTION_MAX)
     }
 
     /// The same, being this open file of a storage.

@@ -56,6 +56,15 @@ pub struct Dialled {
     pub handshake_round_trips: u32,
 }
 
+/// A server that took a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// Its address: of those of a name, the one that was first.
+    pub address: SocketAddr,
+    /// The round trip that the kernel has measured.
+    pub round_trip: Duration,
+}
+
 /// A callback that is told the round trip of a connection that is being made.
 pub type Reached<'a> = &'a (dyn Fn(Duration) + Send + Sync);
 
@@ -218,6 +227,28 @@ impl Dialer {
                 (None, None) => Err(Error::new(ErrorKind::Other, "a connection that leads nowhere")),
             }
         })
+    }
+
+    /// The addresses of the host of `url` that connections may be made to, in the order to try them; never none. Where a
+    /// proxy is on the way, connections are not made to them.
+    pub async fn resolve(&self, url: &Url) -> Result<Vec<SocketAddr>> {
+        let Endpoint { host, port, .. } = url.endpoint();
+        let addresses = self.resolver.resolve(self.asker, &host, port).await;
+        let addresses = addresses.map_err(|error| error.endpoint(url))?;
+        match &self.rules {
+            Some(rules) => rules.keep(addresses).map_err(|error| error.endpoint(url)),
+            None => Ok(addresses),
+        }
+    }
+
+    /// Connects to the host and port of `url` without a proxy, and closes the connection before anything is said on it.
+    pub async fn touch(&self, url: &Url) -> Result<Touched> {
+        let Endpoint { host, port, .. } = url.endpoint();
+        let dialled = self.reach((&host, port), self.rules.as_deref(), None, &|_| {}).await;
+        let stream = dialled.map_err(|error| error.endpoint(url))?.stream;
+        let info = stream.tcp_info();
+        let info = info.map_err(|cause| Error::network("the connection was lost", &cause).endpoint(url))?;
+        Ok(Touched { address: stream.peer(), round_trip: info.round_trip })
     }
 
     /// Goes on with a connection on which the proxy of `route` has opened a way to the target.

@@ -41,7 +41,7 @@ mod turns;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use addresses::AddressRules;
-pub use dial::{Dialer, Dialled, Reached, Route};
+pub use dial::{Dialer, Dialled, Reached, Route, Touched};
 pub use framing::RecordEnds;
 pub use identity::{Identity, IdentityId};
 pub use names::Names;

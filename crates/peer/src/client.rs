@@ -27,6 +27,7 @@ pub struct Client {
     pub paths: Paths,
     /// Servers that were waited for in vain.
     pub unresponsive: UnresponsiveServers,
+    dialer: Dialer,
 }
 
 impl Client {
@@ -34,7 +35,13 @@ impl Client {
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
         let (credentials, paths, unresponsive) = Default::default();
-        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, unresponsive }
+        let root = root::Client::new(dialer.clone(), answer_max);
+        Client { http, root, credentials, paths, unresponsive, dialer }
+    }
+
+    /// The way to servers, by which its connections are made.
+    pub fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 
     /// The key by which servers that [were waited for in vain](Client::unresponsive) are found.

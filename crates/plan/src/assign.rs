@@ -168,7 +168,7 @@ impl Plan {
     pub(crate) fn usual_bytes(&self, lane: &Lane, rate_bytes_per_s: f64) -> u64 {
         let settings = &self.settings;
         let seconds = settings.request_seconds;
-        let bytes = if lane.pipelines {
+        let bytes = if lane.pipelines() {
             ((rate_bytes_per_s * seconds) as u64).min(settings.request_bytes_max)
         } else {
             let gap_s = lane.round_trip_or_zero().as_secs_f64();

@@ -60,6 +60,8 @@ pub enum Event {
     Pipelines {
         /// Which lane.
         lane: LaneId,
+        /// How many at once, if the server has a limit.
+        requests_max: Option<usize>,
     },
     /// The next bytes of the oldest unfinished request of the lane arrived.
     Received {

@@ -33,8 +33,8 @@ pub(crate) struct Lane {
     pub(crate) opened_at: Time,
     /// Oldest first: the order in which they are answered.
     pub(crate) requests: VecDeque<Request>,
-    /// More than one request may be outstanding.
-    pub(crate) pipelines: bool,
+    /// So many requests may be outstanding.
+    requests_max: usize,
     /// Its connection is there already, so that it is ready in a moment.
     pub(crate) is_warm: bool,
     /// It was silent for too long and its requests were taken from it.
@@ -79,7 +79,7 @@ impl Lane {
             state: LaneState::Opening,
             opened_at: now,
             requests: VecDeque::new(),
-            pipelines: false,
+            requests_max: 1,
             is_warm: false,
             is_suspect: false,
             round_trip: None,
@@ -103,6 +103,17 @@ impl Lane {
             self.is_warm = false;
             self.rate = RateEstimate::default();
         }
+    }
+
+    /// Requests may be sent before earlier ones are answered: so many, if there is a limit.
+    pub(crate) fn pipeline(&mut self, requests_max: Option<usize>) {
+        self.requests_max =
+            requests_max.map_or(REQUESTS_PER_LANE_MAX, |max| max.clamp(1, REQUESTS_PER_LANE_MAX));
+    }
+
+    /// More than one request may be outstanding.
+    pub(crate) fn pipelines(&self) -> bool {
+        self.requests_max > 1
     }
 
     /// Puts a request behind those it has.
@@ -187,8 +198,7 @@ impl Lane {
 
     /// May take another request.
     pub(crate) fn has_room(&self) -> bool {
-        self.is_usable()
-            && (self.requests.is_empty() || (self.pipelines && self.requests.len() < REQUESTS_PER_LANE_MAX))
+        self.is_usable() && self.requests.len() < self.requests_max
     }
 
     /// Bytes that were asked for and have not come; where the size is not known, all that there could be.

@@ -121,9 +121,9 @@ impl Plan {
                     source.warm = Some(Warm { connections, rate_bytes_per_s, expected_bytes });
                 }
             }
-            Event::Pipelines { lane } => {
+            Event::Pipelines { lane, requests_max } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
-                    lane.pipelines = true;
+                    lane.pipeline(requests_max);
                 }
             }
             Event::Received { lane, bytes, fresh_bytes } => self.receive(lane, bytes, fresh_bytes),

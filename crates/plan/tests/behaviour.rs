@@ -188,10 +188,27 @@ fn a_lane_that_does_not_pipeline_has_one_request() {
     assert_eq!(asked.len(), 1);
     talk.tell(received(0, 1000));
     assert_eq!(talk.actions(), []);
-    let more = requests(&talk.tell(Event::Pipelines { lane: LaneId(0) }));
+    let more = requests(&talk.tell(Event::Pipelines { lane: LaneId(0), requests_max: None }));
     assert_eq!(more.first().map(|(_, range)| range.start()), Some(MIB));
     let outstanding = talk.plan.source_report(A).expect("it was added").outstanding_bytes;
     assert!((4 * MIB..6 * MIB).contains(&outstanding), "{outstanding}");
+}
+
+#[test]
+fn a_server_that_takes_few_requests_has_no_more() {
+    let (mut talk, _) = Talk::ready(one_lane(), 1, 1000 * MIB);
+    talk.tell(received(0, 1000));
+    let most = |max| Event::Pipelines { lane: LaneId(0), requests_max: Some(max) };
+    let mut asked = 1 + requests(&talk.tell(most(2))).len();
+    assert_eq!(asked, 2);
+    asked += requests(&talk.tell(most(4))).len();
+    // However fast it is, and however much is free.
+    for _ in 0..200 {
+        asked += requests(&talk.tell(received(0, MIB / 4))).len();
+        asked += requests(&talk.wait_ms(1)).len();
+        assert!(asked <= 4, "{asked}");
+    }
+    assert_eq!(asked, 4);
 }
 
 #[test]
@@ -260,7 +277,7 @@ fn a_lane_that_comes_back_owes_what_nobody_took() {
     assert_eq!(talk.state(A), SourceState::Suspect);
     assert_eq!(talk.tell(received(0, 1000)), [], "it has what it had");
     assert_eq!(talk.state(A), SourceState::Active);
-    let next = requests(&talk.tell(Event::Pipelines { lane: LaneId(0) }));
+    let next = requests(&talk.tell(Event::Pipelines { lane: LaneId(0), requests_max: None }));
     assert_eq!(next[0].1.start(), asked[0].1.end(), "the rest of the first request is still to come");
 }
 
@@ -530,7 +547,7 @@ fn a_small_object_comes_whole_from_the_connection_that_is_there() {
     let round_trip = Some(Duration::from_millis(30));
     let far = talk.tell(Event::LaneReady { lane: LaneId(1), round_trip });
     assert_eq!(requests(&far), []);
-    talk.tell(Event::Pipelines { lane: LaneId(0) });
+    talk.tell(Event::Pipelines { lane: LaneId(0), requests_max: None });
     let near = requests(&talk.tell(ready(0)));
     assert!(near.iter().all(|(lane, _)| *lane == LaneId(0)), "{near:?}");
     assert_eq!(
@@ -602,7 +619,7 @@ fn opened_near(
     let round_trip = Duration::from_micros(round_trip_us);
     let mut actions =
         talk.tell(Event::RoundTrip { lane: LaneId(0), round_trip, loaded: None, out_of_order: None });
-    actions.extend(talk.tell(Event::Pipelines { lane: LaneId(0) }));
+    actions.extend(talk.tell(Event::Pipelines { lane: LaneId(0), requests_max: None }));
     for _ in 0..32 {
         talk.now = talk.now + Duration::from_micros(1_000_000 / mib_per_s);
         actions.extend(talk.tell(received(0, MIB)));
@@ -683,7 +700,7 @@ fn a_far_source_gets_one_lane_where_a_near_one_is_done_before_it_has_begun() {
 fn near_the_end_a_lane_owes_no_more_than_its_path_holds() {
     let owed = |size_bytes: u64| {
         let (mut talk, asked) = Talk::ready(one_lane(), 1, size_bytes);
-        talk.tell(Event::Pipelines { lane: LaneId(0) });
+        talk.tell(Event::Pipelines { lane: LaneId(0), requests_max: None });
         let mut owed: Vec<u64> = asked.iter().map(|(_, range)| range.len()).collect();
         // 100 MB/s at 10 ms, until 72 MB came.
         for _ in 0..72 {

@@ -76,8 +76,8 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// A copy over paths like those of the emulated wide area. Named as `bench/wan.py --list` names what is measured, so that
-/// the page of the measurements can show both.
+/// A copy over paths like those of the emulated wide area. Those with buffers and losses are named as
+/// `bench/wan.py --list` names what is measured, so that its page can show both.
 struct Row {
     name: &'static str,
     world: World,

@@ -370,6 +370,8 @@ _UDP_SEGMENT, _UDP_GRO = 103, 104
 # SO_TIMESTAMPNS, and what it adds to a packet.
 _TIMESTAMPS = 35
 _SEGMENTS = 40
+# Of one datagram over IPv4, without its headers.
+_DATAGRAM_BYTES_MAX = 65_507
 
 
 def sink(begun: Begun, host: str, payload_bytes: int, wait_s: float) -> dict[str, Any]:
@@ -421,7 +423,8 @@ def flood(
         with contextlib.suppress(OSError):
             client.setsockopt(socket.SOL_SOCKET, 32, 8 << 20)  # SO_SNDBUFFORCE
         client.connect((host, port))
-        bunch = max(1, min(_SEGMENTS, int(packets_per_s / 1000)))
+        # What is handed over at once is one datagram to the kernel, and has no more bytes than one.
+        bunch = max(1, min(_SEGMENTS, int(packets_per_s / 1000), _DATAGRAM_BYTES_MAX // payload_bytes))
         try:
             client.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, payload_bytes)
         except OSError:

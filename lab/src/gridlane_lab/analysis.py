@@ -6,18 +6,23 @@ A run with transfers that failed has no response, unless the scenario says that 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 from typing import Any
 
 import polars as pl
 
 from gridlane_lab import statistics
-from gridlane_lab.matrix import matches
+from gridlane_lab.matrix import level_text, matches
 from gridlane_lab.record import Results, Status
 from gridlane_lab.scenario import Level, Levels, Pattern, Scenario
+
+# The beginning of a run, in which rates grow. Its samples are each a moment late.
+RAMP_S, _CLOCK_S = 2.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,9 @@ RESPONSES: dict[str, ResponseInfo] = {
     "total_rate_bits_per_s": ResponseInfo("rate, set-up included", "Mb/s", 1e-6, False),
     "wall_s": ResponseInfo("wall time", "s", 1.0, True),
     "transfer_s": ResponseInfo("transfer time", "s", 1.0, True),
+    "rate_variation": ResponseInfo("variation of the rate from second to second", "%", 100.0, True),
+    "connections": ResponseInfo("connections", "", 1.0, True),
+    "wire_bytes_ratio": ResponseInfo("bytes of packets over bytes that arrived", "", 1.0, True),
     "events_per_s": ResponseInfo("events", "events/s", 1.0, False),
     "cpu_s_per_gb": ResponseInfo("CPU of both sides", "CPU-s/GB", 1.0, True),
     "client_cpu_s_per_gb": ResponseInfo("CPU of the client", "CPU-s/GB", 1.0, True),
@@ -42,6 +50,7 @@ RESPONSES: dict[str, ResponseInfo] = {
     "cpu_efficiency": ResponseInfo("CPU efficiency", "%", 100.0, False),
     "bound_fraction": ResponseInfo("part of the bound", "%", 100.0, False),
     "bytes_moved_ratio": ResponseInfo("bytes moved over bytes asked for", "", 1.0, True),
+    "bytes_sent_ratio": ResponseInfo("bytes sent by the sites over bytes that arrived", "", 1.0, True),
 }
 
 
@@ -60,6 +69,8 @@ class Observation:
     successes: int
     # Of a run that was cut off: the time that the whole would have taken at the pace until then.
     extrapolated_s: float | None
+    # And when it was cut off.
+    cut_off_s: float | None
     bound_s: float | None
     capacity_bits_per_s: float | None
     round_trip_s: float | None
@@ -71,9 +82,11 @@ class Observation:
         return self.responses.get(response)
 
     def level(self, name: str) -> Level:
-        """A factor's level, or the block, the source or the target."""
+        """A factor's level, or the block, the source, the target, or the round trip between them."""
         if name == "block":
             return self.block
+        if name == "path_round_trip_ms":
+            return round((self.round_trip_s or 0.0) * 1e3, 3)
         if name in ("source", "target"):
             return (self.source_site if name == "source" else self.target_site) or "?"
         return self.levels.get(name, "")
@@ -93,6 +106,12 @@ class CellSummary:
     # Of the median: by bootstrap, and by order statistics where there are blocks enough.
     interval: statistics.Interval | None
     exact_interval: statistics.Interval | None
+    # Of the mean, by Student's t.
+    mean_interval: statistics.Interval | None
+    # Over the blocks.
+    trend: statistics.Trend
+    # Runs that were cut off, after so long, and how long they would have taken: censored, in none of the above.
+    cut_off_s: list[float] = field(default_factory=list)
     extrapolated_s: list[float] = field(default_factory=list)
 
     @property
@@ -103,19 +122,57 @@ class CellSummary:
 
 def observations(results: Results, scenario: Scenario) -> list[Observation]:
     """All runs of a result in the order in which they ran."""
+    return list(_observations(results, scenario.analysis.count_partial))
+
+
+# Each figure and table of a report begins with them.
+@functools.lru_cache(maxsize=1)
+def _observations(results: Results, count_partial: bool) -> tuple[Observation, ...]:
     transfers: dict[str, list[dict[str, Any]]] = {}
     for row in results["transfer"].iter_rows(named=True):
         transfers.setdefault(row["run_id"], []).append(row)
     runs = results["run"].filter(pl.col("block") >= 0).sort("block", "order_in_block")
-    return [
-        _observation(run, transfers.get(run["run_id"], []), scenario.analysis.count_partial)
+    rates = _rates_by_interval(results)
+    return tuple(
+        _observation(
+            {**run, "rate_variation": variation(rates.get(run["run_id"], {}))},
+            transfers.get(run["run_id"], []),
+            count_partial,
+        )
         for run in runs.iter_rows(named=True)
-    ]
+    )
+
+
+def _rates_by_interval(results: Results) -> dict[str, dict[float, float]]:
+    """Run → beginning of an interval → bytes per second in it, of all sites together."""
+    found: dict[str, dict[float, float]] = {}
+    wanted = results["sample"].filter(pl.col("bytes_moved").is_not_null() & (pl.col("interval_s") > 0))
+    for run_id, t_s, interval_s, count in wanted.select("run_id", "t_s", "interval_s", "bytes_moved").iter_rows():
+        rates = found.setdefault(run_id, {})
+        rates[t_s - interval_s] = rates.get(t_s - interval_s, 0.0) + count / interval_s
+    return found
+
+
+def variation(rates: Mapping[float, float]) -> float | None:
+    """How much a rate varies after its ramp-up: standard deviation over mean. None with fewer than three intervals."""
+    later = [rate for begins_s, rate in rates.items() if begins_s >= RAMP_S - _CLOCK_S]
+    return pstdev(later) / fmean(later) if len(later) >= 3 and any(later) else None
 
 
 def select(all_observations: Iterable[Observation], pattern: Pattern) -> list[Observation]:
     """Those with the levels of a pattern."""
     return [one for one in all_observations if matches(pattern, one.levels)]
+
+
+def query_of(pattern: Pattern, columns: str = "*") -> str:
+    """SQL for the rows of `run` that a pattern chooses, for `gridlane-lab query`."""
+    conditions = ["block >= 0"]
+    for factor, wish in pattern.items():
+        levels = [level_text(level) for level in (wish if isinstance(wish, list) else [wish])]
+        quoted = [f"% {factor}={level} %".replace("'", "''") for level in levels]
+        either = " OR ".join(f"' ' || cell_key || ' ' LIKE '{text}'" for text in quoted)
+        conditions.append(f"({either})" if len(quoted) > 1 else either)
+    return f"SELECT {columns} FROM run WHERE {' AND '.join(conditions)}"
 
 
 def summaries(
@@ -126,6 +183,7 @@ def summaries(
     for one in all_observations:
         cells.setdefault(one.cell_key, []).append(one)
     values = {key: _values(of_cell, response) for key, of_cell in cells.items()}
+    trends = statistics.trend_family({key: [found[b] for b in sorted(found)] for key, found in values.items()})
     normality = statistics.shapiro_family({key: list(found.values()) for key, found in values.items()})
     summary = []
     for key in sorted(cells, key=lambda key: _natural(cells[key][0].levels)):
@@ -143,6 +201,9 @@ def summaries(
                 normality=normality[key],
                 interval=statistics.bootstrap(found, seed=seed, confidence=confidence),
                 exact_interval=statistics.order_interval(found, confidence=confidence),
+                mean_interval=statistics.t_interval(found, confidence),
+                trend=trends[key],
+                cut_off_s=[one.cut_off_s for one in of_cell if one.cut_off_s is not None],
                 extrapolated_s=[one.extrapolated_s for one in of_cell if one.extrapolated_s is not None],
             )
         )
@@ -199,6 +260,7 @@ def _observation(run: dict[str, Any], transfers: list[dict[str, Any]], count_par
         transfers=len(transfers),
         successes=len(good),
         extrapolated_s=_extrapolated_s(run, transfers) if status is Status.CUT_OFF else None,
+        cut_off_s=run["wall_s"] if status is Status.CUT_OFF else None,
         bound_s=run["bound_s"],
         capacity_bits_per_s=run["capacity_bits_per_s"],
         round_trip_s=run["round_trip_s"],
@@ -220,6 +282,10 @@ def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, flo
         "total_rate_bits_per_s": _ratio(counted * 8, wall_s),
         "wall_s": wall_s,
         "transfer_s": transfer_s,
+        "rate_variation": run.get("rate_variation"),
+        # Runs of earlier versions of the lab have neither.
+        "connections": run.get("connections"),
+        "wire_bytes_ratio": _ratio(run.get("wire_bytes"), counted),
         "events_per_s": _ratio(_sum(good, "events_read"), wall_s),
         "cpu_s_per_gb": _ratio(both, gigabytes),
         "client_cpu_s_per_gb": _ratio(client, gigabytes),
@@ -227,6 +293,7 @@ def _responses(run: dict[str, Any], good: list[dict[str, Any]]) -> dict[str, flo
         "cpu_efficiency": _ratio(client, wall_s),
         "bound_fraction": _ratio(run["bound_s"], wall_s),
         "bytes_moved_ratio": _ratio(moved, asked),
+        "bytes_sent_ratio": _ratio(run["interface_bytes"], counted),
     }
 
 

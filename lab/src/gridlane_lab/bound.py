@@ -22,6 +22,10 @@ INITIAL_WINDOW_BYTES = 14_600
 ROUND_TRIPS = {"http": 2, "https": 3, "root": 5, "roots": 7, "gsiftp": 7}
 
 
+# In each packet: 20 bytes of IPv4, or 40 of IPv6, and 32 of TCP with timestamps.
+IPV4_HEADERS_BYTES, IPV6_HEADERS_BYTES = 52, 72
+
+
 @dataclass(frozen=True)
 class Path:
     """From one source to the client."""
@@ -69,10 +73,12 @@ def bound_s(
 
 
 def payload_bytes_per_s(
-    rate_bits_per_s: float, mtu_bytes: int = 1500, framing_bytes: int = 38, headers_bytes: int = 52
+    rate_bits_per_s: float,
+    mtu_bytes: int = 1500,
+    framing_bytes: int = 38,
+    headers_bytes: int = IPV4_HEADERS_BYTES,
 ) -> float:
-    """What a rate on the wire carries of TCP payload: 20 bytes of IPv4 and 32 of TCP with timestamps in each packet,
-    and Ethernet's framing around it (72 for `headers_bytes` with IPv6)."""
+    """What a rate on the wire carries of TCP payload: each packet has headers, and Ethernet's framing around it."""
     return rate_bits_per_s / 8 * (mtu_bytes - headers_bytes) / (mtu_bytes + framing_bytes)
 
 

@@ -93,13 +93,15 @@ def _parser() -> argparse.ArgumentParser:
     one = add("run", _run, "runs a scenario, keeps its rows in a directory, and makes the report")
     takes_scenario(one, optional=True)
     takes_places(one)
-    one.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory")
+    # Tools and servers run in other directories.
+    one.add_argument("--out", type=_absolute, required=True, metavar="DIR", help="the run directory")
     one.add_argument("--resume", action="store_true", help="go on with the run in --out after its last whole block")
     one.add_argument("--note", default="", help="kept with the results")
-    one.add_argument("--anyway", action="store_true", help="run what the plan says does not fit")
+    one.add_argument("--anyway", action="store_true", help="run what the plan says does not fit, however long it takes")
 
     one = add("report", _report, "makes the report of a run again, from its tables alone")
     one.add_argument("directory", type=Path, metavar="DIR")
+    one.add_argument("--markdown", action="store_true", help="print claims and cells as Markdown, and make no report")
 
     for name, command, about in (
         ("init", _init, "puts the files of a scenario at its real endpoints"),
@@ -124,7 +126,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> int:
-    files = sorted(options.directory.glob("*.toml"))
+    # Those of papers first; below `own` are others.
+    files = sorted(options.directory.glob("*.toml")) + sorted(options.directory.glob("own/*.toml"))
     if not files:
         raise LabError("holds no scenarios", where=str(options.directory), hint="give a directory with TOML files",
                        code=ExitCode.NOT_FOUND)  # fmt: skip
@@ -142,7 +145,7 @@ def _list(options: argparse.Namespace) -> int:
             if "is missing" not in problem.what:
                 print(f"{file.name}: {problem.what}", file=sys.stderr)
             continue
-        print(f"{file.name:28} {'/'.join(sizes):18} {shown.question}")
+        print(f"{file.relative_to(options.directory)!s:28} {'/'.join(sizes):18} {shown.question}")
     return ExitCode.OK
 
 
@@ -185,20 +188,33 @@ def _run(options: argparse.Namespace) -> int:
         directory = RunDirectory.create(options.out, whole.to_json(), options.file.read_text())
     _exit_on_signals()
     with directory:
-        failed = _run_blocks(options, whole, cells, directory)
+        failed, not_run = _run_blocks(options, whole, cells, directory)
     print(_write_report(options.out))
     _judge(options.out)
+    if not_run:
+        raise LabError(
+            f"{not_run} runs did not begin: [limits] total_s = {whole.limits.total_s:g} was over",
+            where=f"scenario {whole.name}",
+            hint="they have the status `not run`; raise the limit, or run less",
+            code=ExitCode.TIMEOUT,
+        )
     return ExitCode.SOME_FAILED if failed else ExitCode.OK
 
 
-def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Cell], directory: RunDirectory) -> bool:
-    """Runs the blocks that are missing, commits each, and writes the tables. Whether runs of gridlane failed."""
+def _run_blocks(
+    options: argparse.Namespace, whole: Scenario, cells: Sequence[Cell], directory: RunDirectory
+) -> tuple[bool, int]:
+    """Runs the blocks that are missing, commits each, and writes the tables. Whether runs of gridlane failed, and how
+    many runs did not begin for want of time."""
     experiment_id = _experiment_id(options, whole, directory)
     blocks = [turns for turns in matrix.schedule(whole, cells) if turns]
+    # Of these it is the experiment that some transfers fail.
+    expiring = {cell.key for cell in cells if cell.scenario.work.expires()}
     left = [turns for turns in blocks if turns[0].block not in directory.committed_blocks]
     meter = Meter(sys.stderr, left)
-    settings = RunnerOptions(gridlane=_gridlane(options), work=options.work)
-    failed = False
+    total_s = None if options.anyway else whole.limits.total_s
+    settings = RunnerOptions(gridlane=_gridlane(options), work=options.work, total_s=total_s)
+    failed, not_run = False, 0
     try:
         with registry.runner()(whole, cells, directory, experiment_id, settings, meter.turn) as runner:
             for row in runner.environment():
@@ -209,9 +225,11 @@ def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Ce
                     directory.append(row)
                     if isinstance(row, record.Run):
                         meter.ended(is_success=row.status.is_success)
-                        failed |= row.driver.startswith("gridlane") and row.status in (
-                            Status.FAILED, Status.WRONG_BYTES, Status.VOID,
-                        )  # fmt: skip
+                        not_run += row.status is Status.NOT_RUN
+                        bad = {Status.WRONG_BYTES, Status.VOID}
+                        if row.cell_key not in expiring:
+                            bad.add(Status.FAILED)
+                        failed |= row.driver.startswith("gridlane") and row.status in bad
                 directory.commit(turns[0].block)
                 meter.block(turns[0].block)
     finally:
@@ -221,11 +239,17 @@ def _run_blocks(options: argparse.Namespace, whole: Scenario, cells: Sequence[Ce
         directory.append(claim)
     directory.commit(None)
     directory.finish()
-    return failed
+    return failed, not_run
 
 
 def _report(options: argparse.Namespace) -> int:
-    print(_write_report(options.directory))
+    if options.markdown:
+        from gridlane_lab import markdown, report
+
+        results = record.read_results(options.directory)
+        print(markdown.tables(report.scenario_of(options.directory), results), end="")
+    else:
+        print(_write_report(options.directory))
     return ExitCode.OK
 
 
@@ -397,7 +421,8 @@ def _judge(directory: Path) -> None:
         assert isinstance(row, record.ClaimRow)
         number = "" if row.estimate is None else f" {row.estimate:.4g}"
         interval = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
-        print(f"{row.verdict:14} {row.claim}:{number}{interval} {row.statement}")
+        because = f" ({row.reason})" if row.low is None and row.reason else ""
+        print(f"{row.verdict:14} {row.claim}:{number}{interval} {row.statement}{because}")
 
 
 def _exit_on_signals() -> None:
@@ -410,6 +435,10 @@ def _exit_on_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _positive(text: str) -> int:

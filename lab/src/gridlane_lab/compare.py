@@ -47,8 +47,8 @@ class Comparer:
         return self._pool.submit(self._url, url, sha256)
 
     def close(self) -> None:
-        """Waits for what is being compared."""
-        self._pool.shutdown()
+        """Waits for what is being compared, and begins nothing more."""
+        self._pool.shutdown(cancel_futures=True)
 
     def _file(self, path: Path, sha256: str) -> Comparison:
         began = time.monotonic()

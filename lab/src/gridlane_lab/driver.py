@@ -15,6 +15,7 @@ delivers wrong bytes is a row with a status.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from gridlane_lab.record import Row
-from gridlane_lab.scenario import Kind, Option, Scenario
+from gridlane_lab.scenario import Kind, Option, Scenario, Work
 
 if TYPE_CHECKING:
     from gridlane_lab.matrix import Turn
@@ -57,6 +58,14 @@ class Capabilities:
         if work.kind == "remote_read" and work.read is not None and work.read.mode not in self.read_modes:
             return f"does not read in the mode {work.read.mode}"
         return ""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """For what a server wants a credential of its clients."""
+
+    protocols: frozenset[str]
+    kinds: frozenset[Kind]
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,13 @@ class Task:
     # The file as the lab made it: parts of it that a reader has read are compared with it.
     original: Path | None = None
 
+    @functools.cached_property
+    def token(self) -> str | None:
+        """The token itself, where there is one: for tools that take it from no file. It belongs into no output. It is
+        read once, for its file may be replaced."""
+        file = self.credentials.get("token")
+        return None if file is None else file.read_text().strip()
+
 
 @dataclass(frozen=True)
 class Command:
@@ -133,6 +149,8 @@ class Reading:
     verified_s: float | None = None
     sources_used: int | None = None
     connections: int | None = None
+    # URL of a source → connections to it.
+    source_connections: Mapping[str, int] = field(default_factory=dict)
     retries: int | None = None
     reconnects: int | None = None
     requests: int | None = None
@@ -148,8 +166,9 @@ class Reading:
     error_scope: str | None = None
     error_phase: str | None = None
     error: str | None = None
-    # URL of a source → its bytes.
+    # URL of a source → its bytes of the file, and what came from it for nothing: twice, or thrown away.
     source_bytes: Mapping[str, int] = field(default_factory=dict)
+    source_wasted_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class ToolDriver(ABC):
@@ -209,6 +228,11 @@ class Export:
     authority_file: Path
     # For configuration, logs and state. The runner removes it.
     scratch: Path
+    # The credential that clients need, as `[work] auth` has it, and the subject of the only user who has one.
+    auth: str = "none"
+    user: str = ""
+    # Authorities by the hash of their names.
+    authority_directory: Path | None = None
 
 
 class RunningServer(ABC):
@@ -258,10 +282,26 @@ class ServerDriver(ABC):
     protocols: ClassVar[frozenset[str]]
     # Kinds of work in which it takes part beyond serving files: `tpc_pull`, `tpc_push`, `upload`.
     kinds: ClassVar[frozenset[Kind]] = frozenset({"copy", "remote_read", "copy_then_read"})
+    # The credentials that it can want of all clients, by `[work] auth`.
+    auth: ClassVar[Mapping[str, Admission]] = {}
 
     @abstractmethod
     def availability(self) -> Availability:
         """Looks for the program."""
+
+    def refusal(self, work: Work) -> str:
+        """Why it takes no part in resolved work; empty when it does."""
+        if work.protocol not in self.protocols:
+            return f"does not speak {work.protocol}"
+        if work.kind not in self.kinds:
+            return f"takes no part in {work.kind}"
+        if work.auth != "none":
+            admission = self.auth.get(work.auth)
+            if admission is None:
+                return f"asks for no {work.auth}"
+            if work.protocol not in admission.protocols or work.kind not in admission.kinds:
+                return f"asks for no {work.auth} in {work.kind} over {work.protocol}"
+        return ""
 
     @abstractmethod
     def start(self, site: Site, export: Export, flags: Sequence[str], options: Mapping[str, Option]) -> RunningServer:
@@ -276,6 +316,8 @@ class RunnerOptions:
     gridlane: Path
     # For files, targets and servers. The runner makes a directory of its own in it, and removes that.
     work: Path
+    # No run begins later than so long after the runner's beginning: its rows have the status `not run`. None: any time.
+    total_s: float | None = None
 
 
 # Called when a turn begins, with what is being done: `network`, `transfer`, `compare`.

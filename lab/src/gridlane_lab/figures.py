@@ -1,19 +1,30 @@
-"""Figures: SVG and PNG from one function for each kind, with the numbers drawn as CSV beside them.
+"""Figures: SVG, PDF and PNG from one function for each kind, with the numbers drawn as CSV beside them.
 
-    box            x (default: tool), panel             box and all points; below six points: points and median
+    box            x (default: tool), series, panel     box and all points; below six blocks and where cells mix: points
     heat_map       x (default: target), y (source)      median in each cell, and where runs failed
+    failures       x (default: target), y (source)      how many transfers failed of how many
     rate_rtt       x, series, panel                     median with quartiles as a band against the round trip
     time_rtt       x, series, panel                     the same of a time
     time_fraction  x, series, panel                     the same against the part read; break-even is marked
-    hourly_area    series (default: subject)            rate over time, stacked, from the table `sample`
-    ecdf           series, panel                        of single transfers
     forest         series (default: all other factors)  paired ratios over the baseline with their intervals
+    ratio_rtt      x, panel                             the same against the round trip
     qq             panel                                quantiles against those of a normal distribution
 
+of single transfers and samples (`plots_transfers`):
+
+    hourly_area    panel                                rate over time by sending site, stacked, from the table `sample`
+    cumulative     series, panel                        bytes verified over time, against plans at a steady rate
+    activity       panel                                transfers under way, waiting and failed over time
+    ecdf           series, panel                        distribution function of single transfers
+    histogram      series, panel                        rates of single transfers in classes
+    phases         series                               parts of the time: prepare, transfer, verify, finalise, between
+    errors                                              failures by cause, the most frequent first
+    sources        series                               part of the bytes from each source, and what was wasted
+
 Rules: an axis of rates begins at zero, or the caption says otherwise; bound and capacity are thin lines; a series has a
-colour that the colour-blind can tell (Okabe and Ito) and a marker of its own; n stands in the caption; runs that were
-cut off are hollow, at their extrapolated time where it is known; runs without a figure are counted in words.
-The same rows give the same bytes.
+colour that the colour-blind can tell (Okabe and Ito) and a marker of its own; n and blocks stand in the caption; runs
+that were cut off are hollow, at their extrapolated time where it is known; runs without a figure are counted in words;
+no figure has two vertical scales. The same rows give the same bytes.
 """
 
 import io
@@ -24,11 +35,13 @@ from typing import Any
 
 import matplotlib as mpl
 
+from gridlane_lab import plots, plots_transfers
 from gridlane_lab.analysis import Observation, observations, select, varying_factors
-from gridlane_lab.plots import KINDS
 from gridlane_lab.record import Results, write_whole
 from gridlane_lab.scenario import Figure, Scenario
 from gridlane_lab.sheet import STYLE, Sheet
+
+KINDS = plots.KINDS | plots_transfers.KINDS
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,7 @@ class Drawn:
     title: str
     caption: str
     svg: bytes
+    pdf: bytes
     png: bytes
     csv: str
 
@@ -64,17 +78,22 @@ def draw(spec: Figure, scenario: Scenario, results: Results) -> Drawn | NotDrawn
         problem = KINDS[spec.kind](sheet)
         if problem:
             return NotDrawn(spec.name, spec.title, problem)
+        sheet.closing()
         sheet.legend()
-        svg, png = io.BytesIO(), io.BytesIO()
+        svg, pdf, png = io.BytesIO(), io.BytesIO(), io.BytesIO()
         sheet.canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": "gridlane-lab"})
+        without = dict.fromkeys(("CreationDate", "ModDate", "Producer"))
+        sheet.canvas.savefig(pdf, format="pdf", metadata={"Creator": "gridlane-lab", "Title": spec.title} | without)
         sheet.canvas.savefig(png, format="png", metadata={"Software": None})
-    return Drawn(spec.name, spec.title, " ".join(sheet.notes), svg.getvalue(), png.getvalue(), sheet.data_file())
+    return Drawn(spec.name, spec.title, " ".join(sheet.notes), svg.getvalue(), pdf.getvalue(), png.getvalue(),
+                 sheet.data_file())  # fmt: skip
 
 
 def write(drawn: Drawn, directory: Path) -> None:
-    """Puts SVG, PNG and CSV into a directory."""
+    """Puts SVG, PDF, PNG and CSV into a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     write_whole(directory / f"{drawn.name}.svg", drawn.svg)
+    write_whole(directory / f"{drawn.name}.pdf", drawn.pdf)
     write_whole(directory / f"{drawn.name}.png", drawn.png)
     write_whole(directory / f"{drawn.name}.csv", drawn.csv.encode())
 

@@ -230,10 +230,10 @@ def _check_patterns(scenario: Scenario, factors: dict[str, list[Level]], cells: 
                     )
         if must_match and not any(matches(pattern, cell.levels) for cell in cells):
             raise _refusal(scenario, f"{where} matches no valid cell: {json.dumps(pattern)}", "correct the pattern")
-    known = {*factors, "block", "source", "target", "hour"}
+    known = {*factors, "block", "source", "target", "path_round_trip_ms"}
     for figure in analysis.figure:
-        series = figure.series if isinstance(figure.series, list) else [figure.series]
-        for name in (figure.x, figure.y, *series, figure.panel):
+        lists = [wish if isinstance(wish, list) else [wish] for wish in (figure.series, figure.panel)]
+        for name in (figure.x, figure.y, *lists[0], *lists[1]):
             if name is not None and name not in known:
                 raise _refusal(
                     scenario,
@@ -276,11 +276,17 @@ def _cause_against_work(scenario: Scenario) -> str:
     """What no tool can do, or what the scenario does not have."""
     work, places = scenario.work, scenario.places()
     scenario.file_of()
+    if work.auth != "none" and work.credential_lifetime_s and (not work.duration_s or scenario.topology is None):
+        raise _refusal(
+            scenario,
+            "[work] credential_lifetime_s is about emulated sites, and transfers that follow one another for a time",
+            "give [work] duration_s and [topology], or leave it out",
+        )
     if work.kind == "memory_copy":
         return ""
     sources = work.chosen_sources()
     for place in [*sources, *work.source_sites, *([work.target_site] if scenario.topology else [])]:
-        if place not in places:
+        if not set(scenario.hosts(place)) <= set(places):
             raise _refusal(
                 scenario, f"[work] names {place!r}, which is no site and no endpoint", f"there are: {', '.join(places)}"
             )
@@ -301,7 +307,8 @@ def _cause_against_work(scenario: Scenario) -> str:
         if server is None:
             known = ", ".join(server.name for server in scenario.server) or "none"
             raise _refusal(scenario, f"[work] server = {work.server!r} is no [[server]]", f"there are: {known}")
-        missing = [place for place in sources if place not in scenario.server_sites(server)]
+        at = scenario.server_sites(server)
+        missing = [host for place in sources for host in scenario.hosts(place) if host not in at]
         if missing:
             return f"no server {server.name} at {', '.join(missing)}"
     return ""

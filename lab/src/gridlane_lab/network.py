@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +84,34 @@ class Network:
         take_down(self._gridlane, self.name)
 
     def connections(self, site: str, port: int) -> list[dict[str, Any]]:
-        """The connections of a server, from `ss`: IP version and congestion control of each."""
-        command = self.at(site, "ss", "-Htni", "state", "established", "sport", "=", f":{port}")
+        """The connections of a server at a site."""
+        return connections(port, lambda command: self.at(site, *command))
+
+
+def connections(port: int, at: Callable[[Sequence[str]], list[str]] = list) -> list[dict[str, Any]]:
+    """The connections of the server at a port, from `ss`: of each its other end, IP version, congestion control and the
+    bytes that the server has sent. `at` makes a command one that runs where the server is."""
+    command = at(["ss", "-Htni", "state", "established", "sport", "=", f":{port}"])
+    try:
         shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        found: list[dict[str, Any]] = []
-        for line in shown.splitlines():
-            if line[:1].isdigit():
-                found.append({"family": 6 if "[" in line and "[::ffff:" not in line else 4})
-            elif found:
-                control = re.match(r"\s*(?:ts |sack |ecn |ecnseen )*(\w+)", line)
-                found[-1]["congestion_control"] = control.group(1) if control else "unknown"
-        return found
+    except OSError:
+        return []
+    return connections_in(shown)
+
+
+def connections_in(shown: str) -> list[dict[str, Any]]:
+    """What `ss -Htni` prints, by connection: a line that begins with a number, and one with what is known of it."""
+    found: list[dict[str, Any]] = []
+    for line in shown.splitlines():
+        if line[:1].isdigit():
+            family = 6 if "[" in line and "[::ffff:" not in line else 4
+            found.append({"peer": line.split()[3], "family": family, "sent_bytes": 0})
+        elif found:
+            control = re.match(r"\s*(?:ts |sack |ecn |ecnseen )*(\w+)", line)
+            sent = re.search(r"\bbytes_sent:(\d+)", line)
+            found[-1]["congestion_control"] = control.group(1) if control else "unknown"
+            found[-1]["sent_bytes"] = int(sent[1]) if sent else 0
+    return found
 
 
 def take_down(gridlane: str, name: str) -> None:

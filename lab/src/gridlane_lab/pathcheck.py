@@ -158,7 +158,9 @@ def _with_rate(sites: Sites, row: PathCheck, state: dict[str, Any]) -> PathCheck
     queue_s = (row.queue_bytes or 0) * 8 / rate
     if flood["late_s"] > max(0.002, queue_s / 2):
         return row
-    return dataclasses.replace(row, rate_bits_per_s=None if found is None else found * wire_bits)
+    if found is None:
+        raise AgentError(f"of {flood['packets']} packets at its rate nearly none arrived")
+    return dataclasses.replace(row, rate_bits_per_s=found * wire_bits)
 
 
 def _fault(row: PathCheck, state: dict[str, Any], changed: str, tolerance: Tolerance) -> str:

@@ -6,6 +6,7 @@ Packets take the path with the shortest round trip, as `gridlane wan` routes the
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -28,8 +29,9 @@ class Paths:
         return min((path.round_trip_s for path in self.single), default=0.0)
 
 
-def paths(scenario: Scenario) -> Paths | None:
-    """The paths of a resolved scenario; None where nothing is known of them."""
+def paths(scenario: Scenario, headers_bytes: int = bound.IPV4_HEADERS_BYTES) -> Paths | None:
+    """The paths of a resolved scenario; None where nothing is known of them. Their rates are of payload, with so many
+    bytes of headers in each packet: IPv4 has the fewest."""
     work = scenario.work
     sources, target = work.chosen_sources(), work.target_site
     if work.kind == "memory_copy":
@@ -41,7 +43,7 @@ def paths(scenario: Scenario) -> Paths | None:
             endpoint = known[name]
             if endpoint.rate_bits_per_s is None or endpoint.round_trip_ms is None:
                 return None
-            rate = bound.payload_bytes_per_s(endpoint.rate_bits_per_s)
+            rate = bound.payload_bytes_per_s(endpoint.rate_bits_per_s, headers_bytes=headers_bytes)
             found.append(bound.Path(rate, endpoint.round_trip_ms / 1e3))
         return Paths(tuple(found), sum(path.payload_bytes_per_s for path in found))
     if scenario.topology.backend == "loopback":
@@ -59,20 +61,23 @@ def paths(scenario: Scenario) -> Paths | None:
             return None
         rate, at = inf, node
         while (link := nearest[at][1]) is not None:
-            rate = min(rate, _rate(topology, link, at))
+            rate = min(rate, _rate(topology, link, at, headers_bytes))
             at = _other(link, at)
         found.append(bound.Path(rate, 2 * nearest[node][0] / 1e3))
-    together = _tree_rate(topology, nearest, _node(topology, target), [_node(topology, source) for source in sources])
+    nodes = [_node(topology, source) for source in sources]
+    together = _tree_rate(topology, nearest, _node(topology, target), nodes, headers_bytes)
     return Paths(tuple(found), together)
 
 
-def bound_s(scenario: Scenario, connections: int = 1) -> float | None:
+def bound_s(
+    scenario: Scenario, connections: Sequence[int] = (), headers_bytes: int = bound.IPV4_HEADERS_BYTES
+) -> float | None:
     """bound(k) of one run of a resolved scenario; None where it is not known.
 
     The bytes are those that the work needs: the whole file, or what is read of it. Each transfer has the connections
-    that it asks for, or those that it was seen to open, where they are more: some tools choose their number.
+    that it asks for, or those to each source that were seen, where they are more: some tools choose their number.
     """
-    known = paths(scenario)
+    known = paths(scenario, headers_bytes)
     size = run_bytes(scenario)
     if known is None or not known.single or size is None:
         return None
@@ -80,8 +85,12 @@ def bound_s(scenario: Scenario, connections: int = 1) -> float | None:
     rates = min(known.together_bytes_per_s, sum(path.payload_bytes_per_s for path in known.single))
     if rates == inf:
         return None
-    at_once = max(work.streams, connections) * work.concurrency * work.clients
-    each = [bound.Path(path.payload_bytes_per_s, path.round_trip_s, at_once) for path in known.single]
+    at_once = work.concurrency * work.clients
+    seen = [*connections, *[1] * (len(known.single) - len(connections))]
+    each = [
+        bound.Path(path.payload_bytes_per_s, path.round_trip_s, max(work.streams, count) * at_once)
+        for path, count in zip(known.single, seen, strict=True)
+    ]
     return bound.bound_s(size, each, bound.ROUND_TRIPS.get(work.protocol, 3), known.together_bytes_per_s)
 
 
@@ -100,8 +109,7 @@ def run_bytes(scenario: Scenario) -> float | None:
         return None
     size = float(file.size_bytes)
     if work.kind == "remote_read" and work.read is not None:
-        job = reading.wanted(scenario, work.read, file.size_bytes, 0)
-        size = size * work.read.fraction if job is None else float(reading.needed_bytes(job))
+        size = float(reading.asked_bytes(scenario, work.read, file.size_bytes))
     files = file.count if work.kind not in ("remote_read", "copy_then_read") else 1
     return size * max(files, work.concurrency) * work.clients
 
@@ -124,7 +132,11 @@ def _routes(topology: Topology, target: str) -> dict[str, tuple[float, Link | No
 
 
 def _tree_rate(
-    topology: Topology, nearest: dict[str, tuple[float, Link | None]], target: str, sources: list[str]
+    topology: Topology,
+    nearest: dict[str, tuple[float, Link | None]],
+    target: str,
+    sources: list[str],
+    headers_bytes: int,
 ) -> float:
     """What the sources bring to the target together, where every link carries the sum of what lies behind it."""
     behind: dict[str, set[str]] = {}
@@ -136,19 +148,19 @@ def _tree_rate(
 
     def brings(node: str) -> float:
         return sum(
-            min(_rate(topology, nearest[child][1], child), inf if child in sources else brings(child))
+            min(_rate(topology, nearest[child][1], child, headers_bytes), inf if child in sources else brings(child))
             for child in sorted(behind.get(node, ()))
         )
 
     return brings(target)
 
 
-def _rate(topology: Topology, link: Link | None, sender: str) -> float:
+def _rate(topology: Topology, link: Link | None, sender: str, headers_bytes: int) -> float:
     """Payload in bytes per second that a link takes from one end."""
     if link is None:
         return inf
     own = link.sending.get(sender, {}).get("rate_bits_per_s", link.rate_bits_per_s)
-    return inf if own is None else bound.payload_bytes_per_s(own, topology.mtu_bytes)
+    return inf if own is None else bound.payload_bytes_per_s(own, topology.mtu_bytes, headers_bytes=headers_bytes)
 
 
 def _other(link: Link, node: str) -> str:
@@ -157,5 +169,5 @@ def _other(link: Link, node: str) -> str:
 
 def _node(topology: Topology, place: str) -> str:
     """The site of a host: sites with several hosts have one link."""
-    names = {site.name for site in topology.site} | set(topology.routers)
-    return place if place in names else place.rpartition("-")[0]
+    site = topology.site_of(place)
+    return place if site is None else site.name

@@ -15,17 +15,18 @@ from pathlib import Path
 from gridlane_lab import paths, space
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.machine import available_memory_bytes
-from gridlane_lab.matrix import Cell
+from gridlane_lab.matrix import Cell, schedule
 from gridlane_lab.scenario import Scenario
 from gridlane_lab.units import bytes_text, seconds_text
 
 # Tools need so much longer than the bound, in the mean over those that were measured.
 SLOWNESS = 1.3
-# Start, comparison and clean-up of one run; comparison and the first touch of the memory by bytes.
-RUN_S = 0.6
+# Start and clean-up of one run with its checks of the paths; comparison and the first touch of the memory by bytes.
+RUN_S = 0.35
 COMPARE_BYTES_PER_S = 1.5e9
-# A network with its servers, once for each in each block.
-NETWORK_S = 3.0
+# A network with its authority and the checks of its rates, each time that it is made; each server in it.
+NETWORK_S = 2.0
+SERVER_S = 0.3
 # Where the paths say nothing.
 ASSUMED_BYTES_PER_S = 250e6
 # Writing of files before the first run.
@@ -57,29 +58,27 @@ class Plan:
 
 def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
     """The estimate. Pure."""
-    networks_s, time_s, moved, runs = 0.0, 0.0, 0.0, 0
+    time_s, moved, runs = 0.0, 0.0, 0
     assumed = cut = 0
     warmup = scenario.matrix.warmup_blocks
-    keys = {cell.key: cell.scenario.network_key() for cell in cells}
     for cell in cells:
         seconds, is_assumed = run_s(cell.scenario)
         assumed += is_assumed
-        limit = cell.scenario.limits.transfer_s
-        cut += seconds > limit
+        cut += seconds > limited_s(cell.scenario)
         size = paths.run_bytes(cell.scenario) or cell.scenario.file_of().size_bytes
         times = cell.blocks + warmup
-        time_s += times * (min(seconds, limit) + RUN_S + size / COMPARE_BYTES_PER_S)
+        time_s += times * (limited_s(cell.scenario) + RUN_S + size / COMPARE_BYTES_PER_S)
         moved += times * size
         runs += times
-    for block in range(-warmup, scenario.matrix.blocks):
-        networks_s += NETWORK_S * len({keys[cell.key] for cell in cells if block < cell.blocks})
+    networks, servers = starts(scenario, cells)
+    time_s += NETWORK_S * networks + SERVER_S * servers
     made = space.files(cells)
     needed = space.needs(cells)
     return Plan(
         cells=len(cells),
         runs=runs,
-        networks=len(set(keys.values())),
-        time_s=time_s + networks_s + (made.memory_bytes + made.disk_bytes) / MAKE_BYTES_PER_S,
+        networks=len({cell.scenario.network_key() for cell in cells}),
+        time_s=time_s + (made.memory_bytes + made.disk_bytes) / MAKE_BYTES_PER_S,
         moved_bytes=moved,
         memory_bytes=needed.memory_bytes + PROGRAMS_BYTES,
         disk_bytes=needed.disk_bytes,
@@ -91,10 +90,15 @@ def make(scenario: Scenario, cells: Sequence[Cell]) -> Plan:
 def run_s(scenario: Scenario) -> tuple[float, bool]:
     """How long one run of a resolved scenario takes, before any limit; and whether that is assumed."""
     work = scenario.work
+    size = scenario.file_of().size_bytes * work.concurrency * work.clients
+    capacity = paths.capacity_bits_per_s(scenario)
+    at_once_s = size * 8 / capacity if capacity else size / ASSUMED_BYTES_PER_S
     if work.duration_s > 0:
-        return work.duration_s, False
+        # Nothing begins later, and what runs then is half done in the mean.
+        return work.duration_s + min(at_once_s / 2, scenario.limits.transfer_s), False
     if work.kind == "raw_network":
-        return 10.0, False
+        seconds = scenario.tool[0].options.get("seconds")
+        return (float(seconds), False) if isinstance(seconds, (int, float)) else (at_once_s, capacity is None)
     bound_s = paths.bound_s(scenario)
     found = paths.paths(scenario)
     is_assumed = bound_s is None
@@ -106,6 +110,37 @@ def run_s(scenario: Scenario) -> tuple[float, bool]:
         reads = read.fraction * scenario.file_of().size_bytes / read.event_bytes
         seconds += reads * ((found.round_trip_s if found else 0.0) + READ_S)
     return seconds, is_assumed
+
+
+def starts(scenario: Scenario, cells: Sequence[Cell]) -> tuple[int, int]:
+    """How many networks are made in the order of the runs, and how many servers are started in them. Pure."""
+    keys = {cell.key: cell.scenario.network_key() for cell in cells}
+    wanted = {cell.key: _servers(cell.scenario) for cell in cells}
+    networks = servers = 0
+    current, running = "", set[tuple[str, str, str]]()
+    for turns in schedule(scenario, cells):
+        for turn in turns:
+            cell = turn.cell
+            if keys[cell.key] != current or cell.scenario.host.fresh_namespaces:
+                networks, current, running = networks + 1, keys[cell.key], set()
+            servers += len(set(wanted[cell.key]) - running)
+            running |= set(wanted[cell.key])
+    return networks, servers
+
+
+def limited_s(scenario: Scenario) -> float:
+    """How long one run takes with the limit of its transfers, which is none of a run that lasts for a time."""
+    seconds, _ = run_s(scenario)
+    return seconds if scenario.work.duration_s > 0 else min(seconds, scenario.limits.transfer_s)
+
+
+def _servers(scenario: Scenario) -> list[tuple[str, str, str]]:
+    """The servers that one run has started: name, credential and host of each."""
+    work, server = scenario.work, scenario.server_of()
+    if server is None or work.kind == "memory_copy":
+        return []
+    places = [*work.chosen_sources(), *([work.target_site] if work.kind in ("tpc_pull", "tpc_push") else [])]
+    return [(server.name, work.auth, host) for place in places for host in scenario.hosts(place)]
 
 
 def check(plan: Plan, scenario: Scenario, disk_directory: Path) -> None:

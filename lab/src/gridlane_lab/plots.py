@@ -2,97 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import textwrap
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 import numpy as np
-import polars as pl
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from gridlane_lab import statistics
-from gridlane_lab.analysis import Observation, select, sorted_levels, varying_factors
-from gridlane_lab.claims import pair_by_block
+from gridlane_lab.analysis import Observation, sorted_levels, varying_factors
+from gridlane_lab.claims import comparisons
 from gridlane_lab.matrix import level_text, matches
 from gridlane_lab.record import Status
-from gridlane_lab.scenario import Levels
+from gridlane_lab.scenario import Pattern
 from gridlane_lab.sheet import (
     BOUND_COLOUR,
     FAR_ABOVE,
     GREY,
     PALETTE,
     PANELS_MAX,
+    WIDTH_IN,
     Sheet,
+    apart,
     axis_label,
-    label_left,
-    plain,
+    factors_of,
+    typical,
 )
-from gridlane_lab.units import seconds_text
 
 
 def _box(sheet: Sheet) -> str:
-    scale, _ = sheet.unit
-    factors = _list(sheet.spec.x) or ["tool"]
-    sheet.spec = sheet.spec.model_copy(update={"series": sheet.spec.series or factors})
+    by = _list(sheet.spec.x) or ["tool"]
+    has_series = sheet.spec.series is not None and _list(sheet.spec.series) != by
+    sheet.spec = sheet.spec.model_copy(update={"series": sheet.spec.series or by})
     panels = sheet.panels()
-    most_names = 0
-    for _, inside in panels:
-        most_names = max(most_names, len({sheet.series_of(one) for one in inside}))
-    # Names of tools are long: they stand at an angle, and few panels are put in a row.
-    axes = sheet.axes(len(panels), 2.9)
-    largest = 0.0
-    for ax, (title, inside) in zip(axes, panels, strict=True):
-        names = [name for name in sheet.series_names() if any(sheet.series_of(one) == name for one in inside)]
-        for position, name in enumerate(names):
-            of_name = [one for one in inside if sheet.series_of(one) == name]
-            colour, marker = sheet.style(str(of_name[0].levels["tool"]) if factors[0] == "tool" else name)
-            good = [(one, value * scale) for one in of_name if (value := one.value(sheet.response)) is not None]
-            values = [value for _, value in good]
-            largest = max([largest, *values])
-            for one, value in good:
-                shift = 0.32 * ((one.block * 0.618034) % 1 - 0.5)
-                face = "white" if one.status is Status.UNVERIFIED else colour
-                ax.plot(position + shift, value, marker, color=colour, mfc=face, ms=3.4, alpha=0.8, mew=0.8, zorder=3)
-                sheet.add(panel=title, series=name, block=one.block, value=value, status=str(one.status))
-            if len(values) >= statistics.CLAIM_BLOCKS_MIN:
-                ax.boxplot(
-                    [values],
-                    positions=[position],
-                    widths=0.56,
-                    showfliers=False,
-                    whis=(0, 100),
-                    patch_artist=True,
-                    boxprops={"facecolor": colour, "alpha": 0.18, "edgecolor": colour, "linewidth": 0.9},
-                    medianprops={"color": colour, "linewidth": 1.8},
-                    whiskerprops={"color": colour, "linewidth": 0.9},
-                    capprops={"color": colour, "linewidth": 0.9},
-                )
-            elif values:
-                ax.hlines(median(values), position - 0.28, position + 0.28, color=colour, linewidth=1.8)
-            _missing(ax, position, of_name, sheet.response)
-            largest = max(largest, _limits(sheet, ax, position, of_name, scale))
-        ax.set_xlim(-0.6, len(names) - 0.4)
+    # x → series → runs, for each panel.
+    placed = [_places(sheet, inside, by) for _, inside in panels]
+    most_boxes = max(sum(len(group) for group in groups.values()) for groups in placed)
+    across = 0 if most_boxes <= 5 else 2 if most_boxes <= 9 else 1
+    highest = [max(_values(sheet, inside), default=0.0) for _, inside in panels]
+    has_own_scales = max(highest) > FAR_ABOVE * min(highest)
+    if has_own_scales and not sheet.spec.log_y:
+        sheet.notes.append("Panels have scales of their own.")
+    axes = sheet.axes(len(panels), 2.9, share_y=not has_own_scales, across=across)
+    largest = []
+    for ax, (title, inside), groups in zip(axes, panels, placed, strict=True):
+        top = max([*sheet.lines_at().values(), 0.0])
+        position, ticks = 0.0, []
+        for label, of_series in groups.items():
+            ticks.append((position + (len(of_series) - 1) / 2, label))
+            for name, of_name in of_series.items():
+                colour, marker = sheet.style(sheet.tool_or(name, of_name))
+                if has_series:
+                    sheet.handles.setdefault(name, Line2D([], [], color=colour, marker=marker, ms=4, linewidth=0))
+                where = (title, label, name)
+                top = max(top, _one_box(sheet, ax, position, of_name, (colour, marker), where, inside))
+                position += 1
+            # Between groups, where they have more than one box.
+            position += 0.6 if has_series else 0
+        ax.set_xlim(-0.6, position - (1 if has_series else 0.4))
+        span = position + 0.6
+        is_long = not all(apart([(at / span, label) for at, label in ticks], 0.9 * WIDTH_IN / sheet.across))
         ax.set_xticks(
-            range(len(names)), names, rotation=35 if most_names > 2 else 0, ha="right" if most_names > 2 else "center"
+            [at for at, _ in ticks],
+            [label for _, label in ticks],
+            rotation=35 if is_long else 0,
+            ha="right" if is_long else "center",
+            rotation_mode="anchor",
         )
+        ax.tick_params(axis="x", length=0)
         ax.grid(False, axis="x")
-        ax.set_title(title)
+        sheet.name_panel(ax, title)
         sheet.lines(ax)
-    label_left(axes, sheet.label)
-    sheet.from_zero(axes, max([largest, *sheet.spec.lines.values()]))
+        largest.append(top)
+    sheet.label_left(axes, sheet.label)
+    for ax, top in zip(axes, largest, strict=True) if has_own_scales else [(axes[0], max(largest))]:
+        sheet.from_zero([ax], top)
     sheet.counts()
     sheet.notes.append("Boxes are quartiles with the median, whiskers extremes, points single runs.")
     return "" if sheet.rows else "no run has a figure"
 
 
-def _limits(sheet: Sheet, ax: Axes, position: float, of_name: list[Observation], scale: float) -> float:
+def _places(sheet: Sheet, inside: list[Observation], by: list[str]) -> dict[str, dict[str, list[Observation]]]:
+    """x → series → runs, both in their order."""
+    found: dict[str, dict[str, list[Observation]]] = {}
+    series = {name: index for index, name in enumerate(sheet.series_names())}
+    for one in sorted(inside, key=lambda one: [sheet.order(name, one.level(name)) for name in by]):
+        label = ", ".join(sheet.text(name, one.level(name)) for name in by)
+        found.setdefault(label, {}).setdefault(sheet.series_of(one), []).append(one)
+    return {label: dict(sorted(of.items(), key=lambda item: series[item[0]])) for label, of in found.items()}
+
+
+def _values(sheet: Sheet, inside: list[Observation]) -> list[float]:
+    """What a panel shows, in the unit of its axis."""
+    return [value * sheet.unit[0] for one in inside if (value := one.value(sheet.response)) is not None]
+
+
+def _one_box(
+    sheet: Sheet,
+    ax: Axes,
+    position: float,
+    of_name: list[Observation],
+    style: tuple[str, str],
+    where: tuple[str, str, str],
+    inside: list[Observation],
+) -> float:
+    """Points, box, failures and bounds at one place; the height that they need."""
+    scale, _ = sheet.unit
+    colour, marker = style
+    title, label, name = where
+    good = [(one, value * scale) for one in of_name if (value := one.value(sheet.response)) is not None]
+    values = [value for _, value in good]
+    for is_hollow in (False, True):
+        points = [
+            (position + 0.32 * ((one.block * 0.618034) % 1 - 0.5), value)
+            for one, value in good
+            if (one.status is Status.UNVERIFIED) is is_hollow
+        ]
+        if points:
+            face = "white" if is_hollow else colour
+            ax.plot(
+                *zip(*points, strict=True), marker, color=colour, mfc=face, ms=3.4, alpha=0.8, mew=0.8, zorder=3
+            )  # fmt: skip
+    for one, value in good:
+        sheet.add(
+            panel=title, x=label, series=name, cell=one.cell_key, block=one.block, value=value, status=str(one.status)
+        )
+    if sheet.is_one_cell(of_name) and len(values) >= statistics.CLAIM_BLOCKS_MIN:
+        ax.boxplot(
+            [values],
+            positions=[position],
+            widths=0.56,
+            showfliers=False,
+            whis=(0, 100),
+            patch_artist=True,
+            manage_ticks=False,
+            boxprops={"facecolor": colour, "alpha": 0.18, "edgecolor": colour, "linewidth": 0.9},
+            medianprops={"color": colour, "linewidth": 1.8},
+            whiskerprops={"color": colour, "linewidth": 0.9},
+            capprops={"color": colour, "linewidth": 0.9},
+        )
+    _missing(ax, position, of_name, sheet.response)
+    return max([_limits(sheet, ax, position, of_name, inside), *values])
+
+
+def _limits(sheet: Sheet, ax: Axes, position: float, of_name: list[Observation], inside: list[Observation]) -> float:
     """Capacity and bound of one box, as short lines; the height that they need."""
-    highest = 0.0
-    capacity = _one([one.capacity_bits_per_s for one in of_name])
-    rates = [value for one in sheet.observations if (value := one.value(sheet.response)) is not None]
+    highest, scale = 0.0, sheet.unit[0]
+    capacity = typical([one.capacity_bits_per_s for one in of_name])
     is_rate = sheet.info.unit == "Mb/s"
-    if is_rate and capacity is not None and capacity > FAR_ABOVE * max(rates, default=0.0):
+    if is_rate and capacity is not None and capacity * scale > FAR_ABOVE * max(_values(sheet, inside), default=0.0):
         capacity = None
         note = "The capacity of the paths is far above the axis: set-up and slow start decide."
         sheet.notes += [] if note in sheet.notes else [note]
@@ -101,9 +163,9 @@ def _limits(sheet: Sheet, ax: Axes, position: float, of_name: list[Observation],
         marks = [("capacity of the paths (payload)", None if capacity is None else capacity * scale, "-")]
         bounds = [one.bound_s and one.value("wall_s") and _bytes(one) * 8 / one.bound_s * scale for one in of_name]
         if sheet.response == "total_rate_bits_per_s":
-            marks.append(("bound, set-up and slow start included", _one(bounds), (0, (4, 2))))
+            marks.append(("bound with set-up", typical(bounds), (0, (4, 2))))
     elif sheet.response in ("wall_s", "transfer_s"):
-        marks = [("bound", _one([one.bound_s for one in of_name]), (0, (4, 2)))]
+        marks = [("bound", typical([one.bound_s for one in of_name]), (0, (4, 2)))]
     elif sheet.response == "bound_fraction":
         marks = [("bound", 100.0, (0, (4, 2)))]
     for text, value, style in marks:
@@ -168,20 +230,15 @@ def _heat_map(sheet: Sheet) -> str:
                     text, colour = "failed", "#A00000"
                 else:
                     text = f"{value:.3g}" + (f"\n{failed} failed" if failed else "")
-                    colour = "white" if value < 0.55 * largest else "black"
+                    colour = _readable_on("cividis", value / largest)
                 ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour)
                 if here:
                     median_value = None if np.isnan(value) else float(value)
                     sheet.add(panel=title, y=row, x=column, median=median_value, runs=len(here), failed=failed)
-        ax.set_xticks(range(len(columns)), [level_text(c) for c in columns], rotation=35, ha="right")
-        ax.set_yticks(range(len(rows)), [level_text(r) for r in rows])
+        _grid_axes(ax, columns, rows)
         ax.set_xlabel(axis_label(x))
-        ax.set_title(title)
-        ax.tick_params(length=0)
-        ax.grid(False)
-        for spine in ax.spines.values():
-            spine.set_visible(False)
-    label_left(axes, axis_label(y))
+        sheet.name_panel(ax, title)
+    sheet.label_left(axes, axis_label(y))
     if image is not None:
         sheet.canvas.colorbar(image, ax=axes, label=f"median {sheet.info.title} ({unit})", shrink=0.9)
     sheet.counts()
@@ -189,10 +246,64 @@ def _heat_map(sheet: Sheet) -> str:
     return ""
 
 
-def _curve(sheet: Sheet, default_x: str, *, log_x: bool, is_time: bool) -> str:
+def _failures(sheet: Sheet) -> str:
+    x, y = sheet.spec.x or "target", sheet.spec.y or "source"
+    panels = sheet.panels()
+    columns, rows = sheet.levels_of(x), sheet.levels_of(y)
+    axes = sheet.axes(len(panels), max(2.2, 0.42 * len(rows) + 1.1))
+    failed_in_all = transfers_in_all = 0
+    for ax, (title, inside) in zip(axes, panels, strict=True):
+        grid = np.full((len(rows), len(columns)), np.nan)
+        texts = {}
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                here = [one for one in inside if one.level(y) == row and one.level(x) == column]
+                transfers = sum(one.transfers for one in here)
+                if not transfers:
+                    continue
+                failed = transfers - sum(one.successes for one in here)
+                failed_in_all, transfers_in_all = failed_in_all + failed, transfers_in_all + transfers
+                grid[i, j] = failed / transfers
+                texts[i, j] = f"{failed} of {transfers}"
+                interval = statistics.wilson(failed, transfers, sheet.scenario.analysis.confidence)
+                sheet.add(panel=title, y=row, x=column, failed=failed, transfers=transfers, share=failed / transfers,
+                          low=interval.low if interval else None, high=interval.high if interval else None)  # fmt: skip
+        image = ax.imshow(grid, cmap="Reds", vmin=0, vmax=1, aspect="auto")
+        for (i, j), text in texts.items():
+            colour = _readable_on("Reds", grid[i, j])
+            ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour)
+        _grid_axes(ax, columns, rows)
+        ax.set_xlabel(axis_label(x))
+        sheet.name_panel(ax, title)
+    sheet.label_left(axes, axis_label(y))
+    sheet.canvas.colorbar(image, ax=axes, label="part of the transfers that failed", shrink=0.9)
+    sheet.notes.append(f"Failed of all transfers: {failed_in_all} of {transfers_in_all}. Empty cells were not run.")
+    return "" if sheet.rows else "no run has transfers"
+
+
+def _grid_axes(ax: Axes, columns: list[Any], rows: list[Any]) -> None:
+    names = [level_text(column) for column in columns]
+    ax.set_xticks(range(len(columns)), names, rotation=35, ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(len(rows)), [level_text(row) for row in rows])
+    ax.tick_params(length=0)
+    ax.grid(False)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def _readable_on(colours: str, share: float) -> str:
+    """Black or white, whichever has more contrast to a colour of a map (WCAG's relative luminance)."""
+    rgb = colormaps[colours](float(share))[:3]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb)
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
+
+
+def _curve(sheet: Sheet, default_x: str) -> str:
     scale, _ = sheet.unit
     x = sheet.spec.x or default_x
-    is_log = log_x if sheet.spec.log_x is None else sheet.spec.log_x
+    is_log = sheet.spec.log_x is not False
+    is_time = sheet.response in ("wall_s", "transfer_s")
     x_scale = 100.0 if x == "fraction" else 1.0
     panels = sheet.panels()
     axes = sheet.axes(len(panels))
@@ -205,7 +316,7 @@ def _curve(sheet: Sheet, default_x: str, *, log_x: bool, is_time: bool) -> str:
             of_name = [one for one in inside if sheet.series_of(one) == name]
             if not of_name:
                 continue
-            colour, marker = sheet.style(_tool_or(name, sheet, of_name))
+            colour, marker = sheet.style(sheet.tool_or(name, of_name))
             points: list[tuple[float, float, float, float]] = []
             hollow: list[tuple[float, float]] = []
             for level in sorted_levels(one.level(x) for one in of_name):
@@ -214,9 +325,10 @@ def _curve(sheet: Sheet, default_x: str, *, log_x: bool, is_time: bool) -> str:
                 at = float(level) * x_scale
                 if values:
                     q1, middle, q3 = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
-                    points.append((at, q1, middle, q3))
                     largest = max(largest, values[-1])
-                    if len(values) < statistics.CLAIM_BLOCKS_MIN:
+                    has_band = sheet.is_one_cell(here) and len(values) >= statistics.CLAIM_BLOCKS_MIN
+                    points.append((at, q1 if has_band else np.nan, middle, q3 if has_band else np.nan))
+                    if not has_band:
                         ax.plot([at] * len(values), values, marker, color=colour, ms=2.6, alpha=0.5, mew=0)
                     sheet.add(panel=title, series=name, x=at, n=len(values), q1=q1, median=middle, q3=q3)
                 cut = [one for one in here if one.status is Status.CUT_OFF and is_time]
@@ -236,7 +348,11 @@ def _curve(sheet: Sheet, default_x: str, *, log_x: bool, is_time: bool) -> str:
                 positions, lows, medians, highs = (list(column) for column in zip(*points, strict=True))
                 curves[name] = dict(zip(positions, medians, strict=True))
                 ax.fill_between(positions, lows, highs, color=colour, alpha=0.18, linewidth=0)
-                (line,) = ax.plot(positions, medians, marker=marker, color=colour, ms=4.5)
+                is_thin = all(np.isnan(low) for low in lows)
+                (line,) = ax.plot(
+                    positions, medians, marker=marker, color=colour, ms=2.6 if is_thin else 4.5,
+                    linewidth=0.7 if is_thin else 1.5,
+                )  # fmt: skip
                 sheet.handles.setdefault(name, line)
             if hollow:
                 last = [(points[-1][0], points[-1][2])] if points else []
@@ -252,14 +368,14 @@ def _curve(sheet: Sheet, default_x: str, *, log_x: bool, is_time: bool) -> str:
         largest = max(largest, _bound_curve(sheet, ax, inside, x, x_scale, scale))
         if sheet.spec.kind == "time_fraction":
             _break_even(sheet, ax, title, inside, curves)
-        _x_axis(ax, sorted({float(one.level(x)) * x_scale for one in inside}), is_log)
-        ax.set_xlabel(axis_label(x))
-        ax.set_title(title)
+        _x_axis(ax, sorted({float(one.level(x)) * x_scale for one in inside}), is_log, sheet.across)
+        ax.set_xlabel(axis_label(x) + (", logarithmic" if is_log else ""))
+        sheet.name_panel(ax, title)
         sheet.lines(ax)
-    label_left(axes, sheet.label)
-    sheet.from_zero(axes, max([largest, *sheet.spec.lines.values()]))
+    sheet.label_left(axes, sheet.label)
+    sheet.from_zero(axes, max([largest, *sheet.lines_at().values()]))
     sheet.counts()
-    sheet.notes.append("Lines are medians, bands quartiles.")
+    sheet.notes.append("Lines join medians, bands are quartiles; thin lines have no band.")
     if is_log:
         sheet.notes.append("The horizontal axis is logarithmic.")
     if has_hollow:
@@ -314,7 +430,7 @@ def _break_even(
             continue
         at = statistics.crossing(shared, [curve[x] for x in shared], [curves[base][x] for x in shared])
         if at is not None:
-            colour, _ = sheet.style(_tool_or(name, sheet, [o for o in inside if sheet.series_of(o) == name]))
+            colour, _ = sheet.style(sheet.tool_or(name, [o for o in inside if sheet.series_of(o) == name]))
             line = ax.axvline(at, color=colour, linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=1)
             sheet.handles.setdefault(f"break-even with {base}", line)
             ax.annotate(
@@ -325,171 +441,53 @@ def _break_even(
 
 
 def _rate_rtt(sheet: Sheet) -> str:
-    return _curve(sheet, _round_trip_factor(sheet), log_x=True, is_time=False)
+    return _curve(sheet, _round_trip_factor(sheet))
 
 
 def _time_rtt(sheet: Sheet) -> str:
     sheet.response = sheet.spec.response or "wall_s"
-    return _curve(sheet, _round_trip_factor(sheet), log_x=True, is_time=True)
+    return _curve(sheet, _round_trip_factor(sheet))
 
 
 def _time_fraction(sheet: Sheet) -> str:
     sheet.response = sheet.spec.response or "wall_s"
-    return _curve(sheet, "fraction", log_x=True, is_time=True)
-
-
-def _hourly_area(sheet: Sheet) -> str:
-    chosen = [one.run_id for one in sheet.observations]
-    samples = sheet.results["sample"].filter(pl.col("run_id").is_in(chosen) & pl.col("bytes_moved").is_not_null())
-    if samples.is_empty():
-        return "there are no samples"
-    panels = sheet.panels()
-    axes = sheet.axes(len(panels), share_y=True)
-    largest = 0.0
-    drawn = False
-    names = sorted(samples["subject"].unique().to_list())
-    bin_s = 0.0
-    for ax, (title, inside) in zip(axes, panels, strict=True):
-        # One run: those of other blocks are other hours.
-        ids = sorted({one.run_id for one in inside} & set(samples["run_id"].unique().to_list()))
-        if not ids:
-            continue
-        of_run = samples.filter(pl.col("run_id") == ids[0])
-        end_s = float(of_run["t_s"].max())  # type: ignore[arg-type]
-        longest_s = float(of_run["interval_s"].max())  # type: ignore[arg-type]
-        bin_s = 3600.0 if end_s > 6 * 3600 else max(end_s / 48, longest_s, 1e-9)
-        bins = np.arange(max(1, round(end_s / bin_s + 0.499))) * bin_s
-        stacks = []
-        for name in names:
-            of_name = of_run.filter(pl.col("subject") == name)
-            heights = np.zeros(len(bins))
-            for t_s, interval_s, moved in of_name.select("t_s", "interval_s", "bytes_moved").iter_rows():
-                _spread(heights, bin_s, t_s - interval_s, t_s, moved * 8 / bin_s / 1e6)
-            stacks.append(heights)
-            for start, height in zip(bins, heights, strict=True):
-                sheet.add(panel=title, series=name, start_s=float(start), mbit_per_s=float(height))
-        unit_s, unit = (3600.0, "h") if end_s > 2 * 3600 else (60.0, "min") if end_s > 180 else (1.0, "s")
-        base = np.zeros(len(bins))
-        edges = np.append(bins, bins[-1] + bin_s) / unit_s
-        for index, (name, heights) in enumerate(zip(names, stacks, strict=True)):
-            area = ax.stairs(
-                base + heights, edges, baseline=base, fill=True, color=PALETTE[index % len(PALETTE)], alpha=0.75
-            )
-            sheet.handles.setdefault(name, area)
-            base = base + heights
-            drawn = True
-        largest = max(largest, float(base.max()))
-        capacity = _one([one.capacity_bits_per_s for one in inside])
-        if capacity is not None:
-            largest = max(largest, capacity / 1e6)
-            line = ax.axhline(capacity / 1e6, color=BOUND_COLOUR, linewidth=0.9)
-            sheet.handles.setdefault("capacity of the path (payload)", line)
-        ax.set_xlim(0, edges[-1])
-        ax.set_xlabel(f"since the beginning ({unit})")
-        ax.set_title(title)
-        sheet.lines(ax)
-    label_left(axes, "rate (Mb/s)")
-    sheet.from_zero(axes, largest)
-    sheet.notes.append(f"Means over {seconds_text(bin_s)}, stacked. One run in each panel: the first that has samples.")
-    return "" if drawn else "there are no samples"
-
-
-def _ecdf(sheet: Sheet) -> str:
-    scale, _ = sheet.unit
-    column = {"wall_s": "total_s"}.get(sheet.response, sheet.response)
-    transfers = sheet.results["transfer"]
-    if column not in transfers.columns:
-        return f"{sheet.response} is no figure of single transfers"
-    by_run: dict[str, list[tuple[float | None, str]]] = {}
-    for run_id, value, status in transfers.select("run_id", column, "status").iter_rows():
-        by_run.setdefault(run_id, []).append((value, status))
-    panels = sheet.panels()
-    axes = sheet.axes(len(panels))
-    total = missing = 0
-    for ax, (title, inside) in zip(axes, panels, strict=True):
-        for name in sheet.series_names():
-            of_name = [one for one in inside if sheet.series_of(one) == name]
-            all_transfers = [transfer for one in of_name for transfer in by_run.get(one.run_id, [])]
-            good = [value for value, status in all_transfers if value is not None and Status(status).is_success]
-            if not all_transfers or not good:
-                missing += len(all_transfers)
-                continue
-            colour, marker = sheet.style(_tool_or(name, sheet, of_name))
-            values, shares = statistics.ecdf([value * scale for value in good])
-            # Transfers that failed never arrive: the curve ends below 1.
-            part = len(good) / len(all_transfers)
-            total += len(good)
-            missing += len(all_transfers) - len(good)
-            (line,) = ax.step(
-                [values[0], *values],
-                [0.0, *(share * part for share in shares)],
-                where="post",
-                color=colour,
-                marker=marker,
-                ms=2.6,
-            )
-            sheet.handles.setdefault(name, line)
-            for value, share in zip(values, shares, strict=True):
-                sheet.add(panel=title, series=name, value=value, share=share * part)
-        ax.set_ylim(0, 1.02)
-        ax.set_xlabel(sheet.label)
-        ax.set_title(title)
-        if sheet.spec.log_x:
-            ax.set_xscale("log")
-            ax.xaxis.set_major_formatter(FuncFormatter(plain))
-        else:
-            ax.set_xlim(left=0)
-    label_left(axes, "part of the transfers")
-    sheet.notes.append(f"{total} transfers; {missing} without a figure, for which the curves end below 1.")
-    return "" if sheet.rows else "no transfer has a figure"
+    return _curve(sheet, "fraction")
 
 
 def _forest(sheet: Sheet) -> str:
-    baseline = sheet.scenario.analysis.baseline
+    settings = sheet.scenario.analysis
+    baseline = settings.baseline
     if not baseline:
         return "the scenario names no baseline"
-    base = select(sheet.observations, baseline)
-    keys = set(baseline)
-    comparisons: dict[str, tuple[Levels, list[Observation]]] = {}
+    keys = factors_of(baseline)
     others = [name for name in varying_factors(sheet.observations) if name not in keys]
     wanted = others if sheet.spec.series is None else [n for n in sheet.series_factors() if n not in keys]
-    for one in sheet.observations:
-        if matches(baseline, one.levels):
-            continue
+    rows = []
+    for one in comparisons(sheet.observations, settings, sheet.response, wanted):
         variant = ", ".join(sheet.text(name, one.levels[name]) for name in keys)
         rest = ", ".join(sheet.text(name, one.levels[name]) for name in wanted)
-        label = f"{variant}: {rest}" if rest else variant
-        comparisons.setdefault(label, (one.levels, []))[1].append(one)
-    rows = []
-    for label, (levels, variants) in comparisons.items():
-        first, second, failed = pair_by_block(variants, base, keys, sheet.response)
-        usable = {block: value for block, value in first.items() if 0 < value < float("inf")}
-        found = statistics.paired(
-            usable, second, seed=sheet.scenario.analysis.bootstrap_seed, confidence=sheet.scenario.analysis.confidence
-        )
-        rows.append((label, levels, found, failed))
-    rows.sort(key=lambda row: [sheet.order(name, row[1][name]) for name in [*wanted, *sorted(keys)]])
-    if not any(found.blocks for _, _, found, _ in rows):
+        rows.append((f"{variant}: {rest}" if rest else variant, one))
+    rows.sort(key=lambda row: [sheet.order(name, row[1].levels[name]) for name in [*wanted, *sorted(keys)]])
+    if not any(one.paired.blocks for _, one in rows):
         return "no block has both a variant and the baseline"
     (ax,) = sheet.axes(1, max(1.6, 0.24 * len(rows) + 0.8))
-    interest = sheet.scenario.analysis.smallest_ratio_of_interest
+    interest = settings.smallest_ratio_of_interest
     ax.axvspan(1 / interest, interest, color="#EEEEEE", zorder=0)
     ax.axvline(1, color=BOUND_COLOUR, linewidth=0.8)
     shown = []
-    for position, (label, levels, found, failed) in enumerate(rows):
-        colour, marker = sheet.style(str(levels.get("tool", "")) if "tool" in keys else label)
+    for position, (label, one) in enumerate(rows):
+        found, failed = one.paired, one.failed
+        colour, marker = sheet.style(str(one.levels.get("tool", "")))
         interval = found.interval if found.is_claimable else None
         if found.geometric_mean is not None:
             if interval is not None:
                 ax.plot([interval.low, interval.high], [position] * 2, "|-", color=colour, linewidth=1.4, ms=6, mew=1.2)
-                shown += [interval.low, interval.high]
+                ax.plot(found.geometric_mean, position, marker, color=colour, ms=4.6)
+                shown += [interval.low, interval.high, found.geometric_mean]
             else:
                 for ratio in found.ratios.values():
-                    ax.plot(ratio, position, marker, color=colour, ms=2.6, alpha=0.5, mew=0)
+                    ax.plot(ratio, position, marker, color=colour, ms=3.6, alpha=0.6, mew=0)
                     shown.append(ratio)
-            shown.append(found.geometric_mean)
-            face = colour if found.is_claimable else "white"
-            ax.plot(found.geometric_mean, position, marker, color=colour, mfc=face, ms=4.6)
         text = f"n = {found.blocks}" + (f", {failed} without figure" if failed else "")
         ax.annotate(
             text, (1, position), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
@@ -501,64 +499,145 @@ def _forest(sheet: Sheet) -> str:
             geometric_mean=found.geometric_mean,
             low=interval.low if interval else None,
             high=interval.high if interval else None,
-            wilcoxon_p=found.wilcoxon_p,
+            wilcoxon_p=found.wilcoxon_p if found.is_claimable else None,
+            wilcoxon_p_holm=one.p_holm,
+            cliffs_delta=found.cliffs_delta if found.is_claimable else None,
+            verdict=one.verdict,
             failed=failed,
         )
     ax.set_yticks(range(len(rows)), [label for label, *_ in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xscale("log")
-    low, high = min([*shown, 1 / interest]) * 0.93, max([*shown, interest]) * 1.07
-    ax.set_xlim(low, high)
-    ticks = [t for t in _ratio_ticks(low, high) if low <= t <= high]
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.xaxis.set_minor_locator(NullLocator())
+    _ratio_axis(ax, "x", shown, interest)
     ax.grid(True, axis="x")
     ax.grid(False, axis="y")
+    ax.set_xlabel(_ratio_label(sheet, baseline))
+    sheet.notes.append(_ratio_note(sheet))
+    return ""
+
+
+def _ratio_rtt(sheet: Sheet) -> str:
+    settings = sheet.scenario.analysis
+    baseline = settings.baseline
+    if not baseline:
+        return "the scenario names no baseline"
+    x = sheet.spec.x or _round_trip_factor(sheet)
+    keys = factors_of(baseline)
+    interest = settings.smallest_ratio_of_interest
+    sheet.spec = sheet.spec.model_copy(update={"series": keys})
+    panels = sheet.panels()
+    axes = sheet.axes(len(panels))
+    shown: list[float] = []
+    for ax, (title, inside) in zip(axes, panels, strict=True):
+        ax.axhspan(1 / interest, interest, color="#EEEEEE", zorder=0)
+        ax.axhline(1, color=BOUND_COLOUR, linewidth=0.8)
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for one in comparisons(inside, settings, sheet.response, [x]):
+            found = one.paired
+            if found.geometric_mean is None:
+                continue
+            name = ", ".join(sheet.text(key, one.levels[key]) for key in keys)
+            colour, marker = sheet.style(sheet.tool_or(name, inside))
+            at = float(one.levels[x])
+            curves.setdefault(name, []).append((at, found.geometric_mean))
+            interval = found.interval if found.is_claimable else None
+            if interval is not None:
+                ax.plot([at, at], [interval.low, interval.high], "_-", color=colour, linewidth=1.2, ms=5)
+                shown += [interval.low, interval.high]
+            else:
+                ratios = list(found.ratios.values())
+                ax.plot([at] * len(ratios), ratios, marker, color=colour, ms=3.6, alpha=0.6, mew=0)
+                shown += ratios
+            sheet.add(panel=title, series=name, x=at, blocks=found.blocks, geometric_mean=found.geometric_mean,
+                      low=interval.low if interval else None, high=interval.high if interval else None,
+                      failed=one.failed, verdict=one.verdict)  # fmt: skip
+        for name, points in curves.items():
+            colour, marker = sheet.style(sheet.tool_or(name, inside))
+            (line,) = ax.plot(*zip(*sorted(points), strict=True), marker=marker, color=colour, ms=3.2, linewidth=0.9)
+            sheet.handles.setdefault(name, line)
+        _x_axis(ax, sorted({float(one.level(x)) for one in inside}), sheet.spec.log_x is not False, sheet.across)
+        ax.set_xlabel(axis_label(x) + ("" if sheet.spec.log_x is False else ", logarithmic"))
+        sheet.name_panel(ax, title)
+    if not shown:
+        return "no block has both a variant and the baseline"
+    _ratio_axis(axes[0], "y", shown, interest)
+    sheet.label_left(axes, "ratio of: " + sheet.info.title)
+    sheet.notes.append(f"The {' '.join(_ratio_label(sheet, baseline).split())}.")
+    sheet.notes.append(_ratio_note(sheet))
+    return ""
+
+
+def _ratio_axis(ax: Axes, which: str, shown: list[float], interest: float) -> None:
+    """A logarithmic axis for ratios, with the band of no interest on it whole."""
+    low, high = min([*shown, 1 / interest]) * 0.93, max([*shown, interest]) * 1.07
+    ticks = [tick for tick in _ratio_ticks(low, high) if low <= tick <= high]
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    ax.set(**{f"{which}scale": "log", f"{which}lim": (low, high)})
+    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_minor_locator(NullLocator())
+
+
+def _ratio_label(sheet: Sheet, baseline: Pattern) -> str:
     name = ", ".join(
-        " or ".join(sheet.text(factor, level) for level in (wish if isinstance(wish, list) else [wish]))
-        for factor, wish in baseline.items()
+        " or ".join(sheet.text(factor, level) for level in _list(baseline[factor])) for factor in factors_of(baseline)
     )
     better = "below 1: less than the baseline" if sheet.info.is_less_better else "above 1: faster than the baseline"
     if sheet.info.unit not in ("Mb/s", "events/s") and not sheet.info.is_less_better:
         better = "above 1: more than the baseline"
-    ax.set_xlabel(f"ratio to {name} in the same block, of: {sheet.info.title}\n({better})")
-    sheet.notes.append(
-        "Geometric means of paired ratios with "
-        f"{100 * sheet.scenario.analysis.confidence:g} % intervals (BCa over blocks) on a logarithmic axis. "
-        f"Grey: ratios within {interest:g}, too small to be of interest. Hollow: fewer than "
-        f"{statistics.CLAIM_BLOCKS_MIN} blocks, single ratios and no interval."
+    return f"ratio to {name} in the same block, of: {sheet.info.title}\n({better})"
+
+
+def _ratio_note(sheet: Sheet) -> str:
+    settings = sheet.scenario.analysis
+    return (
+        f"Geometric means of paired ratios with {100 * settings.confidence:g} % intervals (BCa over blocks) on a "
+        f"logarithmic axis. Grey: ratios within {settings.smallest_ratio_of_interest:g}, too small to be of interest. "
+        f"Fewer than {statistics.CLAIM_BLOCKS_MIN} blocks: single ratios, and no interval."
     )
-    return ""
 
 
 def _qq(sheet: Sheet) -> str:
     scale, _ = sheet.unit
-    cells: dict[str, tuple[str, list[float]]] = {}
+    cells: dict[str, list[Observation]] = {}
     for one in sheet.observations:
-        value = one.value(sheet.response)
-        if value is not None:
-            varying = varying_factors(sheet.observations) or ["tool"]
-            label = ", ".join(sheet.text(name, one.levels[name]) for name in varying)
-            cells.setdefault(one.cell_key, (label, []))[1].append(value * scale)
-    cells = {key: cell for key, cell in cells.items() if len(cell[1]) >= 3}
-    if not cells:
+        cells.setdefault(one.cell_key, [])
+        if one.value(sheet.response) is not None:
+            cells[one.cell_key].append(one)
+    enough = {key: of_cell for key, of_cell in cells.items() if len(of_cell) >= 3}
+    if not enough:
         return "no cell has three figures"
-    chosen = list(cells.values())[:PANELS_MAX]
-    if len(cells) > PANELS_MAX:
-        sheet.notes.append(f"The first {PANELS_MAX} of {len(cells)} cells.")
+    varying = varying_factors([one for of_cell in enough.values() for one in of_cell]) or ["tool"]
+    drawn = {
+        key: (
+            ", ".join(sheet.text(name, of_cell[0].levels[name]) for name in varying),
+            [value * scale for one in of_cell if (value := one.value(sheet.response)) is not None],
+        )
+        for key, of_cell in enough.items()
+    }
+    sizes = sorted(len(values) for _, values in drawn.values())
+    said = f"n = {sizes[0]}" if sizes[0] == sizes[-1] else f"n = {sizes[0]} to {sizes[-1]}"
+    sheet.notes.append(f"{said} in each of {len(drawn)} cells.")
+    if len(cells) > len(drawn):
+        sheet.notes.append(f"{len(cells) - len(drawn)} cells with fewer than three figures are left out.")
+    family = statistics.shapiro_family({key: values for key, (_, values) in drawn.items()})
+    if len(drawn) > PANELS_MAX:
+        sheet.notes.append(f"The {PANELS_MAX} cells with the smallest p are shown.")
+    least = sorted(drawn, key=lambda key: (family[key].p is None, family[key].p or 0.0))[:PANELS_MAX]
+    chosen = {key: cell for key, cell in drawn.items() if key in least}
     axes = sheet.axes(len(chosen), 2.1, share_y=False)
-    family = statistics.shapiro_family({key: values for key, (_, values) in cells.items()})
-    for ax, (label, values), test in zip(axes, chosen, family.values(), strict=False):
+    for ax, (key, (label, values)) in zip(axes, chosen.items(), strict=True):
+        test = family[key]
         theory, ordered = statistics.normal_quantiles(values)
         ax.plot(theory, ordered, "o", color=PALETTE[0], ms=3)
         mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
         ends = [theory[0], theory[-1]]
         ax.plot(ends, [mean + sd * end for end in ends], color=GREY, linewidth=0.8)
         said = test.note if test.w is None else f"W = {test.w:.3f}, p = {test.p:.2g}"
-        ax.set_title(f"{label}\n{said}", fontsize=7.5)
+        ax.set_title(f"{textwrap.fill(label, 96 // sheet.across)}\n{said}", fontsize=7.5)
         for t, value in zip(theory, ordered, strict=True):
             sheet.add(cell=label, normal_quantile=t, value=value)
-    label_left(axes, sheet.label)
+    for ax in axes[-sheet.across :]:
+        ax.set_xlabel("normal quantile")
+    sheet.label_left(axes, sheet.label)
     sheet.notes.append("Against quantiles of a normal distribution; the line has mean and standard deviation. "
                        "Axes do not begin at zero.")  # fmt: skip
     return ""
@@ -570,14 +649,14 @@ KINDS: dict[str, Callable[[Sheet], str]] = {
     "rate_rtt": _rate_rtt,
     "time_rtt": _time_rtt,
     "time_fraction": _time_fraction,
-    "hourly_area": _hourly_area,
-    "ecdf": _ecdf,
     "forest": _forest,
+    "ratio_rtt": _ratio_rtt,
+    "failures": _failures,
     "qq": _qq,
 }
 
 
-def _x_axis(ax: Axes, levels: list[float], is_log: bool) -> None:
+def _x_axis(ax: Axes, levels: list[float], is_log: bool, across: int) -> None:
     """Ticks at the levels themselves. With a level of zero, a logarithmic axis is linear near zero."""
     if is_log and levels:
         positive = [level for level in levels if level > 0]
@@ -586,11 +665,15 @@ def _x_axis(ax: Axes, levels: list[float], is_log: bool) -> None:
             ax.set_xlim(left=-0.12 * positive[0])
         else:
             ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator())
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xticks(levels, [f"{level:g}" for level in levels])
-    else:
-        ax.set_xticks(levels, [f"{level:g}" for level in levels])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks(levels)
+    # Where each is on the axis decides which have room for their label.
+    low, high = (float(end) for end in ax.get_xlim())
+    places = ax.transData.transform([(level, 0) for level in (low, *levels, high)])[:, 0]
+    width = max(float(places[-1] - places[0]), 1e-9)
+    ticks = [(float(at - places[0]) / width, f"{level:g}") for at, level in zip(places[1:-1], levels, strict=True)]
+    shown = apart(ticks, 0.8 * WIDTH_IN / across)
+    ax.set_xticks(levels, [text if is_shown else "" for (_, text), is_shown in zip(ticks, shown, strict=True)])
 
 
 def _ratio_ticks(low: float, high: float) -> list[float]:
@@ -607,28 +690,9 @@ def _round_trip_factor(sheet: Sheet) -> str:
     return names[0] if names else "round_trip_ms"
 
 
-def _tool_or(name: str, sheet: Sheet, of_name: list[Observation]) -> str:
-    """A tool keeps its colour where it makes up a series alone."""
-    return str(of_name[0].levels["tool"]) if sheet.series_factors() == ["tool"] else name
-
-
 def _bytes(one: Observation) -> float:
     rate, wall = one.value("total_rate_bits_per_s"), one.value("wall_s")
     return 0.0 if rate is None or wall is None else rate * wall / 8
-
-
-def _spread(heights: statistics.Floats, bin_s: float, begin_s: float, end_s: float, height: float) -> None:
-    """Adds what happened between two times to the bins that they touch, in proportion."""
-    length = max(end_s - begin_s, 1e-12)
-    for index in range(max(0, int(begin_s / bin_s)), min(len(heights), int(end_s / bin_s) + 1)):
-        within = min(end_s, (index + 1) * bin_s) - max(begin_s, index * bin_s)
-        heights[index] += height * max(0.0, within) / length
-
-
-def _one(values: Iterable[float | None]) -> float | None:
-    """The median of what is known."""
-    known = [value for value in values if value]
-    return median(known) if known else None
 
 
 def _scaled(value: float | None, scale: float) -> float | None:
@@ -639,5 +703,5 @@ def _ratio(value: float, by: float | None) -> float | None:
     return value / by if by else None
 
 
-def _list(value: str | list[str] | None) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
+def _list(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list) else [value]

@@ -21,8 +21,7 @@ class Meter:
         for turns in blocks:
             for turn in turns:
                 if turn.cell.key not in self._weights:
-                    seconds, _ = plan.run_s(turn.cell.scenario)
-                    self._weights[turn.cell.key] = plan.RUN_S + min(seconds, turn.cell.scenario.limits.transfer_s)
+                    self._weights[turn.cell.key] = plan.RUN_S + plan.limited_s(turn.cell.scenario)
         self._whole = sum(self._weights[turn.cell.key] for turns in blocks for turn in turns)
         self._blocks = len(blocks)
         self._done = self._current = 0.0

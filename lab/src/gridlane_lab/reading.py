@@ -48,6 +48,12 @@ def wanted(scenario: Scenario, read: Read, size_bytes: int, number: int) -> Want
     )
 
 
+def asked_bytes(scenario: Scenario, read: Read, size_bytes: int) -> int:
+    """The bytes of a file that a reader asks for, each once; of a real tree, as many as its fraction says."""
+    job = wanted(scenario, read, size_bytes, 0)
+    return round(size_bytes * read.fraction) if job is None else needed_bytes(job)
+
+
 @functools.lru_cache(maxsize=256)
 def needed_bytes(job: Wanted) -> int:
     """The bytes of the file that a job needs, each once."""

@@ -61,6 +61,8 @@ class Status(StrEnum):
     WRONG_BYTES = "wrong bytes"
     # The tool, or the server, is not on this machine.
     NOT_AVAILABLE = "not available"
+    # The time of the scenario was up before it began: nothing is known of the tool.
+    NOT_RUN = "not run"
     # The path or the machine did not keep what was promised: the figures mean nothing.
     VOID = "void"
 
@@ -195,6 +197,13 @@ class Run:
     congestion_controls: list[str] = dataclasses.field(default_factory=list)
     # Below the run directory.
     raw: str = ""
+    # Of the emulator: bytes of packets that the sites put on their links, headers included; and packets that found a
+    # queue full, on any link.
+    wire_bytes: int | None = None
+    dropped_packets: int | None = None
+    # To all sources together, as the tool says or as the servers had them; and their version of IP.
+    connections: int | None = None
+    ip_version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +318,7 @@ class SourceShare:
     requests: int | None = None
     first_use_s: float | None = None
     last_use_s: float | None = None
+    connections: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -662,9 +672,9 @@ def write_tables(path: Path, tables: Mapping[str, pl.DataFrame]) -> None:
 # --- Reading ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
-    """The tables of a run."""
+    """The tables of a run. What is computed from them is computed once for each of these."""
 
     path: Path
     tables: dict[str, pl.DataFrame]

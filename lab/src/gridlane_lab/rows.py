@@ -12,8 +12,10 @@ from gridlane_lab import space
 from gridlane_lab.compare import Comparison, bytes_below
 from gridlane_lab.driver import Reading
 from gridlane_lab.matrix import Turn
+from gridlane_lab.reading import asked_bytes
 from gridlane_lab.record import Row, Run, Sample, SourceShare, Status, Transfer, new_id
 from gridlane_lab.scenario import Scenario
+from gridlane_lab.seen import NOTHING_SEEN, Seen
 from gridlane_lab.transfers import Attempt
 
 # A run of several transfers has the worst of their statuses, in this order.
@@ -22,6 +24,7 @@ _WORST = (
     Status.FAILED,
     Status.CUT_OFF,
     Status.NOT_AVAILABLE,
+    Status.NOT_RUN,
     Status.VOID,
     Status.UNVERIFIED,
     Status.OK,
@@ -66,6 +69,9 @@ class Measured:
     interface_bytes: int | None
     congestion_controls: list[str]
     samples: Sequence[Sample]
+    seen: Seen = NOTHING_SEEN
+    wire_bytes: int | None = None
+    dropped_packets: int | None = None
 
 
 @dataclass
@@ -106,8 +112,9 @@ def judge(run: RunFacts, scenario: Scenario, measured: Measured, is_capacity_kno
 def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
     """All rows, the run's last."""
     scenario = run.turn.cell.scenario
-    connections = max((row.connections or 1 for row in found.transfers), default=1)
-    bound_s, capacity, round_trip_s = space.bound_of(scenario, connections)
+    sources = [scenario.hosts(place) for place in scenario.work.chosen_sources()]
+    by_source, together = _connections(sources, found, measured.seen)
+    bound_s, capacity, round_trip_s = space.bound_of(scenario, by_source, measured.seen.headers_bytes)
     yield from found.transfers
     yield from found.shares
     yield from measured.samples
@@ -133,8 +140,34 @@ def of_run(run: RunFacts, measured: Measured, found: Found) -> Iterator[Row]:
         stolen_ratio=measured.stolen_ratio,
         interface_bytes=measured.interface_bytes,
         file_system_bytes=sum(count for count in blocks if count is not None) if any(blocks) else None,
+        wire_bytes=measured.wire_bytes,
+        dropped_packets=measured.dropped_packets,
+        connections=together,
+        ip_version=measured.seen.ip_version,
         congestion_controls=measured.congestion_controls,
     )
+
+
+def _connections(sources: Sequence[Sequence[str]], found: Found, seen: Seen) -> tuple[list[int], int | None]:
+    """Connections of one transfer to each of its sources, and of all transfers to all sources, which are given by their
+    hosts. A tool that tells its connections knows them all, unless servers copy for it; of others those count that the
+    servers had when it was looked."""
+    transfers = found.transfers
+    told = [row.connections for row in transfers if row.connections]
+    is_third_party = any(row.kind.startswith("tpc") for row in transfers)
+    if told and len(told) == len(transfers) and not (is_third_party and seen.together):
+        to_each = {(share.transfer_id, share.source): share.connections for share in found.shares}
+        by_source = [1] * len(sources)
+        for row in transfers:
+            # Where only the sum is told, the sources have had the same.
+            even = -(-(row.connections or 1) // max(1, len(row.sources)))
+            for index, url in enumerate(row.sources[: len(sources)]):
+                count = to_each.get((row.transfer_id, url))
+                by_source[index] = max(by_source[index], even if count is None else count)
+        return by_source, sum(told)
+    at_hosts = seen.connections or {}
+    counts = [sum(at_hosts.get(host, 0) for host in hosts) for hosts in sources]
+    return [max(1, -(-count // max(1, len(transfers)))) for count in counts], seen.together
 
 
 def without_transfers(run: RunFacts, status: Status, reason: str, scope: str) -> Iterator[Row]:
@@ -253,9 +286,15 @@ def _transfer(run: RunFacts, attempt: Attempt, comparison: Comparison | None) ->
     )
     row = row.with_derived()
     shares = [
-        SourceShare(transfer_id=row.transfer_id, source=source, bytes_moved=count)
+        SourceShare(
+            transfer_id=row.transfer_id,
+            source=source,
+            bytes_moved=count,
+            wasted_bytes=reading.source_wasted_bytes.get(source),
+        )
         for source, count in reading.source_bytes.items()
     ]
+    shares = [replace(share, connections=reading.source_connections.get(share.source)) for share in shares]
     _write_facts(attempt, row, comparison)
     return row, shares
 
@@ -327,7 +366,7 @@ def _requested(scenario: Scenario, size_bytes: int) -> int | None:
     if work.kind == "raw_network":
         return None
     if work.kind == "remote_read" and work.read is not None:
-        return round(size_bytes * work.read.fraction)
+        return asked_bytes(scenario, work.read, size_bytes)
     return size_bytes
 
 

@@ -24,7 +24,7 @@ from gridlane_lab.agents import AgentError
 from gridlane_lab.driver import Availability, Export, Progress, Runner, RunnerOptions, RunningServer, ToolDriver
 from gridlane_lab.drivers.common import find, gridlane_binary, gridlane_path
 from gridlane_lab.errors import ExitCode, LabError
-from gridlane_lab.identity import Identity, IdentityError
+from gridlane_lab.identity import Identity, IdentityError, User
 from gridlane_lab.matrix import Cell, Turn
 from gridlane_lab.pathcheck import Asked, Tolerance
 from gridlane_lab.record import PathCheck, Row, RunDirectory, Status
@@ -56,6 +56,8 @@ class Segment:
     # The last check of each set of paths, and when it was: it stands for the next run's beginning as well.
     checks: dict[Asked, tuple[float, list[PathCheck]]]
     scratches: int = 0
+    # The only one whom servers let in that want credentials.
+    user: User | None = None
 
 
 class LabRunner(Runner):
@@ -82,6 +84,7 @@ class LabRunner(Runner):
         self._segment: Segment | None = None
         self._networks = 0
         self._availability: dict[str, Availability] = {}
+        self._began_s = time.monotonic()
 
     # --- Around all blocks ------------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class LabRunner(Runner):
             is_last = following is None or following.host.fresh_namespaces or _key(following) != _key(scenario)
             try:
                 yield from self._run(turn, is_last)
-            except AgentError as error:
+            except (AgentError, IdentityError) as error:
                 raise LabError(str(error), where=f"run {turn.cell.key}") from None
 
     # --- One run ----------------------------------------------------------------------------------------------------
@@ -157,6 +160,10 @@ class LabRunner(Runner):
             network_key=_key(scenario),
             started_utc=record.utc_now(),
         )
+        late = _too_late(self._options.total_s, time.monotonic() - self._began_s)
+        if late:
+            yield from rows.without_transfers(run, Status.NOT_RUN, late, "")
+            return
         run.raw = self._directory.raw(run.run_id)
         tool = scenario.tool[0]
         driver = registry.tool(tool.driver)
@@ -173,13 +180,15 @@ class LabRunner(Runner):
         self._progress(turn, "network")
         segment = self._enter_segment(scenario)
         run.backend = segment.sites.backend
+        if scenario.work.auth != "none" and scenario.topology is not None and segment.user is None:
+            segment.user = User(segment.identity, segment.identity.key.parent / "user")
         plan = plan_run(scenario, driver, segment.sites)
         try:
             servers = self._serve(segment, scenario, plan, files)
         except _ServerError as error:
             yield from rows.without_transfers(run, Status.FAILED, str(error), "service")
             return
-        plan.fill(servers, files, segment.exports, segment.identity, self._workspace, run.raw)
+        plan.fill(servers, files, segment.exports, segment.identity, segment.user, self._workspace, run.raw)
         space.check_run(scenario, plan.transfers, self._options.work, self._workspace.disk)
         before = self._check(segment, plan.asked, "before")
         yield from pathcheck.of_run(before, run.run_id, "before")
@@ -209,11 +218,9 @@ class LabRunner(Runner):
             found = self._look(f"server {server.name}", serving)
             if not found.is_there:
                 return Status.NOT_AVAILABLE, found.reason, "service"
-            work = scenario.work
-            if work.protocol not in serving.protocols:
-                return Status.NOT_AVAILABLE, f"the server {server.name} does not speak {work.protocol}", "service"
-            if work.kind not in serving.kinds:
-                return Status.NOT_AVAILABLE, f"the server {server.name} takes no part in {work.kind}", "service"
+            refusal = serving.refusal(scenario.work)
+            if refusal:
+                return Status.NOT_AVAILABLE, f"the server {server.name} {refusal}", "service"
         return None
 
     def _look(self, name: str, driver: Any) -> Availability:
@@ -279,22 +286,33 @@ class LabRunner(Runner):
             for made in files:
                 if made.size_bytes and made.path.exists():
                     self._shelf.place(made, export)
-            key = (json.dumps([server.name, server.flags, server.options], sort_keys=True, default=str), place)
+            auth = scenario.work.auth
+            key = (json.dumps([server.name, server.flags, server.options, auth], sort_keys=True, default=str), place)
             if key not in segment.servers:
-                segment.servers[key] = self._start(segment, server, place, export)
+                segment.servers[key] = self._start(segment, server, place, export, auth)
                 starting.append(place)
             found[place] = segment.servers[key]
         for place in starting:
             self._wait_for(found[place], f"server {server.name} at {place}")
         return found
 
-    def _start(self, segment: Segment, server: Server, place: str, export: Path) -> RunningServer:
+    def _start(self, segment: Segment, server: Server, place: str, export: Path, auth: str) -> RunningServer:
         segment.scratches += 1
         scratch = self._workspace.memory / f"network-{self._networks}" / f"server-{segment.scratches}"
         scratch.mkdir(mode=0o755)
         scratch.chmod(0o755)
         identity = segment.identity
-        offered = Export(export, True, identity.certificate, identity.key, identity.authority, scratch)
+        offered = Export(
+            export,
+            True,
+            identity.certificate,
+            identity.key,
+            identity.authority,
+            scratch,
+            auth,
+            "" if segment.user is None else segment.user.subject,
+            identity.authority_directory,
+        )
         driver = registry.server(server.driver)
         running = driver.start(segment.sites.places[place], offered, server.flags, server.options)
         self._workspace.add_process(running.pid)
@@ -366,6 +384,13 @@ class LabRunner(Runner):
 
 class _ServerError(LabError):
     """A server does not start: the tool is not at fault, and has no figure."""
+
+
+def _too_late(total_s: float | None, elapsed_s: float) -> str:
+    """Why no run begins any more; empty while there is time."""
+    if total_s is None or elapsed_s <= total_s:
+        return ""
+    return f"[limits] total_s = {total_s:g} was over"
 
 
 def _trouble(server: RunningServer) -> str | None:

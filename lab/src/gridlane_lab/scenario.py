@@ -1,9 +1,10 @@
 """Scenario files: what is compared, where, how often, and what is claimed of it. TOML, checked before anything starts.
 
 One file holds an experiment in all its sizes. What stands at the top is common; `[size.smoke]`, `[size.quick]` and
-`[size.paper]` are overlays of it, of which a run takes one. `extends` names files whose content comes before, for
-sites, links and tools that several experiments share. Overlays and extensions merge in one way (`merged`): tables
-key by key; arrays of tables with a `name` by that name; anything else replaces what was there.
+`[size.paper]`, or `[size.full]` where no paper has it, are overlays of it, of which a run takes one. `extends` names
+files whose content comes before, for sites, links and tools that several experiments share. Overlays and extensions
+merge in one way (`merged`): tables key by key; arrays of tables with a `name` by that name; anything else replaces what
+was there.
 
 Values that differ from cell to cell are factors of `[matrix]`. A factor acts in one of three ways, and one that acts in
 none is an error: `tool` chooses a `[[tool]]`; the name of a key of `[work]` sets this key; and any value in `[work]`,
@@ -27,7 +28,7 @@ from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.units import parse_bytes, parse_rate
 
 SCHEMA = 1
-SIZES = ("smoke", "quick", "paper")
+SIZES = ("smoke", "quick", "paper", "full")
 
 Level = str | int | float | bool
 Levels = dict[str, Level]
@@ -69,6 +70,7 @@ Number = Annotated[float, Field(ge=0), _Reference]
 Ratio = Annotated[float, Field(ge=0, le=1), _Reference]
 Bytes = Annotated[int, Field(ge=0), BeforeValidator(lambda v: parse_bytes(v) if isinstance(v, str) else v), _Reference]
 Rate = Annotated[float, Field(gt=0), BeforeValidator(lambda v: parse_rate(v) if isinstance(v, str) else v), _Reference]
+Flag = Annotated[bool, _Reference]
 Option = Annotated[str | int | float | bool | list[str], _Reference]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+/-]*$", max_length=60)]
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
@@ -95,11 +97,17 @@ class Site(_Model):
 
     name: HostName
     role: Literal["origin", "client", "cache", "redirector", "transfer"] = "origin"
-    # So many hosts behind one link, called NAME-1, NAME-2, …
+    # So many hosts behind one link, called NAME-1, NAME-2, … [work] names one of them, or the site: its transfers are
+    # then spread over the hosts in turn, the first of a source to the first of the target.
     count: Count = 1
     # Where its files are. A slow disk is emulated by a rate.
     storage: Literal["tmpfs", "disk"] = "tmpfs"
     storage_rate_bytes_per_s: Number | None = None
+
+    def hosts(self) -> list[str]:
+        """The names of its hosts, as far as their number is known."""
+        count = self.count if isinstance(self.count, int) else 1
+        return [self.name] if count == 1 else [f"{self.name}-{number}" for number in range(1, count + 1)]
 
 
 class Link(_Model):
@@ -164,11 +172,7 @@ class Event(_Model):
 
 def _host_names(sites: list[Site]) -> set[str]:
     """The names of all hosts, as far as their number is known."""
-    names = {site.name for site in sites}
-    for site in sites:
-        if isinstance(site.count, int) and site.count > 1:
-            names |= {f"{site.name}-{number}" for number in range(1, site.count + 1)}
-    return names
+    return {name for site in sites for name in (site.name, *site.hosts())}
 
 
 class Topology(_Model):
@@ -180,6 +184,10 @@ class Topology(_Model):
     routers: list[HostName] = []
     event: list[Event] = []
     mtu_bytes: Count = 1500
+
+    def site_of(self, place: str) -> Site | None:
+        """The site that a place is, or of which it is a host."""
+        return next((site for site in self.site if place in (site.name, *site.hosts())), None)
 
     @model_validator(mode="after")
     def _nodes_exist(self) -> Self:
@@ -325,10 +333,22 @@ class Work(_Model):
     duration_s: Number = 0.0
     # Other traffic on the same path, of this rate.
     competing_rate_bits_per_s: Number = 0.0
+    # A failed transfer of a lane is followed by the next one so much later, as by the rules of transfer services.
+    pause_after_failure_s: Number = 0.0
+    # What clients show, and servers of emulated sites want.
     auth: Annotated[Literal["none", "token", "proxy"], _Reference] = "none"
+    # At emulated sites: how long after the beginning of the transfers it ends (0: not before they have ended), and
+    # whether it is replaced in time, as by a cron job of a site. Only with `duration_s`.
+    credential_lifetime_s: Number = 0.0
+    credential_renewed: Flag = True
     read: Read | None = None
     # A label for what differs in ways that no other key says.
     mode: Str = ""
+
+    def expires(self) -> bool:
+        """Whether the credential ends while transfers go on: some of them have to fail."""
+        is_short = 0 < self.credential_lifetime_s < self.duration_s
+        return self.auth != "none" and is_short and not self.credential_renewed
 
     def chosen_sources(self) -> list[str]:
         """The sites that a run takes bytes from."""
@@ -371,6 +391,9 @@ Response = Literal[
     "total_rate_bits_per_s",
     "wall_s",
     "transfer_s",
+    "rate_variation",
+    "connections",
+    "wire_bytes_ratio",
     "events_per_s",
     "cpu_s_per_gb",
     "client_cpu_s_per_gb",
@@ -378,8 +401,27 @@ Response = Literal[
     "cpu_efficiency",
     "bound_fraction",
     "bytes_moved_ratio",
+    "bytes_sent_ratio",
 ]
-FigureKind = Literal["box", "heat_map", "rate_rtt", "time_rtt", "time_fraction", "hourly_area", "ecdf", "forest", "qq"]
+FigureKind = Literal[
+    "box",
+    "heat_map",
+    "failures",
+    "rate_rtt",
+    "time_rtt",
+    "time_fraction",
+    "forest",
+    "ratio_rtt",
+    "qq",
+    "hourly_area",
+    "cumulative",
+    "activity",
+    "ecdf",
+    "histogram",
+    "phases",
+    "errors",
+    "sources",
+]
 
 
 class Figure(_Model):
@@ -392,7 +434,7 @@ class Figure(_Model):
     x: str | None = None
     y: str | None = None
     series: str | list[str] | None = None
-    panel: str | None = None
+    panel: str | list[str] | None = None
     where: Pattern = {}
     log_x: bool | None = None
     log_y: bool = False
@@ -483,11 +525,12 @@ class Scenario(_Model):
         """The names of emulated sites, those of several hosts by host; or of endpoints."""
         if self.topology is None:
             return [endpoint.name for endpoint in self.endpoint]
-        names = []
-        for site in self.topology.site:
-            hosts = site.count if isinstance(site.count, int) else 1
-            names += [site.name] if hosts == 1 else [f"{site.name}-{number}" for number in range(1, hosts + 1)]
-        return names
+        return [host for site in self.topology.site for host in site.hosts()]
+
+    def hosts(self, place: str) -> list[str]:
+        """The hosts that a place stands for: those of a site, or the one that it is."""
+        sites = self.topology.site if self.topology is not None else []
+        return next((site.hosts() for site in sites if site.name == place), [place])
 
     def references(self) -> set[str]:
         """The factors that some value of the scenario refers to."""

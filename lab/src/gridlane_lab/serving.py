@@ -5,6 +5,7 @@ Of the standard library only.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -202,6 +203,15 @@ def gridlane_serve(
     return [*command, *map(str, more)]
 
 
+def gridlane_conf(authority: Path) -> str:
+    """Rules of `gridlane serve` by which clients with a certificate or proxy of an authority do everything, and others
+    nothing."""
+    return (
+        f"[auth]\nclient-ca = [{json.dumps(str(authority))}]\n\n"
+        '[[rule]]\nwho = "authenticated"\nmay = ["read", "list", "write", "delete"]\n'
+    )
+
+
 def gridftp_server(port: int, root: Path, is_anonymous: bool, more: Sequence[str] = ()) -> list[str]:
     """Debian's GridFTP server in the foreground. `root` is what clients see as /."""
     command = [
@@ -217,7 +227,7 @@ def gridftp_server(port: int, root: Path, is_anonymous: bool, more: Sequence[str
     if is_anonymous:
         user = "root" if os.getuid() == 0 else os.environ.get("USER", "nobody")
         command += ["-aa", "-anonymous-user", user]
-        command += ["-allow-root"] if os.getuid() == 0 else []
+    command += ["-allow-root"] if os.getuid() == 0 else []
     return [*command, "-home-dir", str(root), "-rp", str(root), *more]
 
 

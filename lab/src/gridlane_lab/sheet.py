@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import matplotlib as mpl
@@ -17,10 +19,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from gridlane_lab import statistics
-from gridlane_lab.analysis import RESPONSES, Observation, ResponseInfo
+from gridlane_lab.analysis import RESPONSES, Observation, ResponseInfo, varying_factors
 from gridlane_lab.matrix import level_text
 from gridlane_lab.record import Results, Status
-from gridlane_lab.scenario import Figure, Level, Scenario
+from gridlane_lab.scenario import Figure, Level, Pattern, Scenario
 from gridlane_lab.units import bytes_text, seconds_text
 
 # Okabe and Ito (2008); yellow is left out, since it is hard to see on white.
@@ -51,6 +53,8 @@ STYLE: dict[str, Any] = {
 }
 WIDTH_IN = 7.2
 COLUMNS_MAX = 3
+# Of one entry of the legend: a letter, and the line with its spaces.
+LETTER_IN, HANDLE_IN = 0.064, 0.55
 # Panels of one figure; more are unreadable, and the report says that they were left out.
 PANELS_MAX = 12
 # A capacity so many times above the largest rate is not drawn, since it would press the rest to the floor.
@@ -73,6 +77,10 @@ class Sheet:
     columns: list[str] = field(default_factory=list)
     rows: list[list[Any]] = field(default_factory=list)
     handles: dict[str, Any] = field(default_factory=dict)
+    # Factors that differ among the runs of one place of the figure.
+    mixed: set[str] = field(default_factory=set)
+    # Panels in a row.
+    across: int = 1
 
     @property
     def info(self) -> ResponseInfo:
@@ -93,16 +101,17 @@ class Sheet:
     @property
     def label(self) -> str:
         """Of the axis of the response."""
-        unit = self.unit[1]
-        return f"{self.info.title} ({unit})" if unit else self.info.title
+        words = [self.unit[1], "logarithmic" if self.spec.log_y else ""]
+        said = ", ".join(filter(None, words))
+        return f"{self.info.title} ({said})" if said else self.info.title
 
     def style(self, name: str) -> tuple[str, str]:
-        """Colour and marker of a series: the same in all figures of a scenario."""
+        """Colour and marker of a series: the same in all figures of a scenario. No two of 64 have both the same."""
         order = [tool.name for tool in self.scenario.tool]
         if name not in order:
             order = self.series_names()
         index = order.index(name) if name in order else 0
-        return PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
+        return PALETTE[index % len(PALETTE)], MARKERS[(index + index // len(PALETTE)) % len(MARKERS)]
 
     def series_names(self) -> list[str]:
         """The labels of all series, in their order."""
@@ -111,10 +120,14 @@ class Sheet:
         return list(dict.fromkeys(self.series_of(labels[key]) for key in sorted(labels)))
 
     def order(self, factor: str, level: Level) -> tuple[int, float, str]:
-        """Sorts levels: tools as the file has them, numbers by value, texts by name."""
+        """Sorts levels: tools, sites and texts as the file has them, numbers by value."""
         if factor == "tool":
             return (0, float([tool.name for tool in self.scenario.tool].index(str(level))), "")
-        return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+        if not isinstance(level, str):
+            return (0, float(level), "")
+        is_site = factor.removesuffix("_site") in ("source", "target")
+        known: Sequence[Level] = self.scenario.places() if is_site else self.scenario.matrix.factors.get(factor, [])
+        return (0, float(known.index(level)), "") if level in known else (1, 0.0, level)
 
     def levels_of(self, factor: str) -> list[Level]:
         """The levels that were run, in their order."""
@@ -129,33 +142,52 @@ class Sheet:
         """The series that an observation belongs to."""
         return ", ".join(self.text(name, one.level(name)) for name in self.series_factors())
 
+    def tool_or(self, name: str, of_name: Sequence[Observation]) -> str:
+        """What a series has its style of: a tool keeps its colour where it makes up a series alone."""
+        return str(of_name[0].levels["tool"]) if self.series_factors() == ["tool"] else name
+
     def text(self, factor: str, level: Level) -> str:
         """A level for people: with its unit, or with the name of its factor where it is a number without one."""
         return level_label(factor, level, self.scenario)
 
     def panels(self) -> list[tuple[str, list[Observation]]]:
         """Titles and observations of the panels."""
-        panel = self.spec.panel
-        if panel is None:
-            return [("", self.observations)]
-        levels = self.levels_of(panel)
-        if len(levels) > PANELS_MAX:
-            self.notes.append(f"The first {PANELS_MAX} of {len(levels)} panels.")
-        return [
-            (self.text(panel, level), [one for one in self.observations if one.level(panel) == level])
-            for level in levels[:PANELS_MAX]
-        ]
+        names = [self.spec.panel] if isinstance(self.spec.panel, str) else self.spec.panel or []
+        found: dict[str, list[Observation]] = {}
+        for one in sorted(self.observations, key=lambda one: [self.order(name, one.level(name)) for name in names]):
+            found.setdefault(", ".join(self.text(name, one.level(name)) for name in names), []).append(one)
+        if len(found) > PANELS_MAX:
+            self.notes.append(f"The first {PANELS_MAX} of {len(found)} panels.")
+        return list(found.items())[:PANELS_MAX]
 
-    def axes(self, count: int, height_in: float = 2.6, *, share_y: bool = True) -> list[Axes]:
-        """So many panels, at most three in a row."""
-        columns = min(count, COLUMNS_MAX)
-        rows = -(-count // columns)
+    def axes(
+        self, count: int, height_in: float = 2.6, *, share_y: bool = True, share_x: bool = False, across: int = 0
+    ) -> list[Axes]:
+        """So many panels: at most three in a row, and four as two by two; or `across`."""
+        self.across = min(count, across or (2 if count == 4 else COLUMNS_MAX))
+        rows = -(-count // self.across)
         self.canvas.set_size_inches(WIDTH_IN, height_in * rows + 0.35)
-        grid = self.canvas.subplots(rows, columns, sharey=share_y, squeeze=False)
-        flat = [grid[row][column] for row in range(rows) for column in range(columns)]
+        grid = self.canvas.subplots(rows, self.across, sharey=share_y, sharex=share_x, squeeze=False)
+        flat = [ax for row in grid for ax in row]
         for unused in flat[count:]:
             unused.set_visible(False)
         return flat[:count]
+
+    def name_panel(self, ax: Axes, title: str) -> None:
+        """The title of a panel, in as many lines as it takes."""
+        ax.set_title(textwrap.fill(title, 96 // self.across))
+
+    def label_left(self, axes: Sequence[Axes], label: str) -> None:
+        """The label at the panels of the first column."""
+        for ax in axes[:: self.across]:
+            ax.set_ylabel(label)
+
+    def is_one_cell(self, group: Sequence[Observation]) -> bool:
+        """Whether the runs of one place are of one cell. Of others, the caption says in what they differ."""
+        if len({one.cell_key for one in group}) < 2:
+            return True
+        self.mixed |= set(varying_factors(group))
+        return False
 
     def from_zero(self, axes: Iterable[Axes], largest: float) -> None:
         """The axis of the response: from zero, or logarithmic, which the caption then says."""
@@ -172,18 +204,25 @@ class Sheet:
             self.notes.append("The vertical axis is logarithmic.")
 
     def lines(self, ax: Axes) -> None:
-        """Lines of the file, in the unit of the axis."""
-        for text, value in self.spec.lines.items():
+        """Lines of the file."""
+        for text, value in self.lines_at().items():
             self.handles[text] = ax.axhline(value, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)), label=text)
+
+    def lines_at(self) -> dict[str, float]:
+        """Where the lines of the file are on the axis, whose unit may be a larger one than theirs."""
+        return {text: value * self.unit[0] / self.info.scale for text, value in self.spec.lines.items()}
 
     def legend(self) -> None:
         """One for all panels, above them."""
         if self.handles:
-            # Full rows, as far as their number allows.
-            rows = -(-len(self.handles) // 4)
-            columns = -(-len(self.handles) // rows)
+            # The series in their order, then what is beside them.
+            names = self.series_names()
+            texts = sorted(self.handles, key=lambda text: names.index(text) if text in names else len(names))
             self.canvas.legend(
-                list(self.handles.values()), list(self.handles), loc="outside upper center", ncols=columns
+                [self.handles[text] for text in texts],
+                texts,
+                loc="outside upper center",
+                ncols=legend_columns(texts, WIDTH_IN),
             )
 
     def counts(self) -> None:
@@ -209,6 +248,14 @@ class Sheet:
         if unverified:
             self.notes.append(f"The bytes of {unverified} runs were compared with nothing.")
 
+    def closing(self) -> None:
+        """What the caption of every figure says: what is not told apart, and of how many runs it is."""
+        if self.mixed:
+            said = ", ".join(name.replace("_", " ") for name in sorted(self.mixed))
+            self.notes.append(f"Runs at one place differ in: {said}; they have points, and neither box nor band.")
+        blocks = len({one.block for one in self.observations})
+        self.notes.append(f"{len(self.observations)} runs, {blocks} {'block' if blocks == 1 else 'blocks'}.")
+
     def add(self, **values: Any) -> None:
         """A line of the data file."""
         for name in values:
@@ -227,37 +274,59 @@ class Sheet:
         return text.getvalue()
 
 
-def level_label(factor: str, level: Level, scenario: Scenario | None = None) -> str:
-    """A level for people: `500 MB`, `26 ms`, `3 sources`, `aria2c`."""
+# Ends of names of factors, and how their levels are written.
+_UNITS: tuple[tuple[str, Callable[[Any], str]], ...] = (
+    ("_bytes_per_s", lambda value: bytes_text(value) + "/s"),
+    ("_bytes", bytes_text),
+    ("_bits_per_s", lambda value: f"{value / 1e6:g} Mb/s"),
+    ("_ms", lambda value: f"{value:g} ms"),
+    ("_s", seconds_text),
+    ("fraction", lambda value: f"{100 * value:g} %"),
+)
+
+
+def factors_of(pattern: Pattern) -> list[str]:
+    """The factors of a pattern, the tool first."""
+    return sorted(pattern, key=lambda name: (name != "tool", name))
+
+
+def factor_label(factor: str) -> str:
+    """A factor for the head of a column, without its unit, which its levels have."""
+    for suffix, _ in _UNITS:
+        if factor.endswith(suffix) and factor != suffix:
+            return factor.removesuffix(suffix).strip("_").replace("_", " ")
+    return factor.replace("_", " ")
+
+
+def level_label(factor: str, level: Level, scenario: Scenario | None = None, *, is_named: bool = True) -> str:
+    """A level for people: `500 MB`, `26 ms`, `3 sources`, `aria2c`. In a column that has the name of the factor
+    (`is_named` is false) it stands alone: `3`."""
+    name = factor_label(factor)
     if isinstance(level, bool):
-        return f"{factor}: {'yes' if level else 'no'}"
+        text = "yes" if level else "no"
+        return f"{name}: {text}" if is_named else text
     if isinstance(level, str):
         if scenario is not None and factor == "file":
             sizes = {file.name: file.size_bytes for file in scenario.data.file}
             if isinstance(sizes.get(level), int):
                 return bytes_text(sizes[level])
         return level if factor == "tool" else level.replace("_", " ")
-    for suffix, form in (
-        ("_bytes_per_s", lambda value: bytes_text(value) + "/s"),
-        ("_bytes", bytes_text),
-        ("_bits_per_s", lambda value: f"{value / 1e6:g} Mb/s"),
-        ("_ms", lambda value: f"{value:g} ms"),
-        ("_s", seconds_text),
-        ("fraction", lambda value: f"{100 * value:g} %"),
-    ):
+    if not is_named:
+        return next((form(level) for suffix, form in _UNITS if factor.endswith(suffix)), level_text(level))
+    if factor == "concurrency":
+        return f"{level:g} at once"
+    for suffix, form in _UNITS:
         if factor.endswith(suffix):
-            words = factor.removesuffix(suffix).replace("_", " ").strip()
-            words = "" if words in ("size", "rtt", "round trip", "file size", "") else f"{words} "
-            return f"{words}{form(level)}"
-    name = factor.replace("_", " ")
-    if level == 1 and name.endswith("s"):
-        name = name[:-1]
-    return f"{level_text(level)} {name}"
+            is_clear = name in ("size", "rtt", "round trip", "file size", "fraction")
+            return form(level) if is_clear else f"{name} {form(level)}"
+    if not name.endswith("s"):
+        return f"{name} {level_text(level)}"
+    return f"{level_text(level)} {name[:-1] if level == 1 else name}"
 
 
 def axis_label(factor: str) -> str:
     """The title of an axis that has a factor."""
-    words = {"round_trip_ms": "round trip (ms)", "rtt_ms": "round trip (ms)", "fraction": "part that is read (%)"}
+    words = {"rtt_ms": "round trip (ms)", "fraction": "part that is read (%)", "concurrency": "transfers at once"}
     if factor in words:
         return words[factor]
     for suffix, unit in (("_ms", "ms"), ("_bytes", "bytes"), ("_bits_per_s", "bits/s"), ("_s", "s")):
@@ -266,11 +335,32 @@ def axis_label(factor: str) -> str:
     return factor.replace("_", " ")
 
 
-def label_left(axes: Sequence[Axes], label: str) -> None:
-    """The label at the panels of the first column."""
-    for index, ax in enumerate(axes):
-        if index % COLUMNS_MAX == 0:
-            ax.set_ylabel(label)
+def legend_columns(texts: Sequence[str], width_in: float) -> int:
+    """As many columns as fit, filled from the top as matplotlib does."""
+    for columns in range(min(5, len(texts)), 1, -1):
+        rows = -(-len(texts) // columns)
+        starts = range(0, len(texts), rows)
+        widths = [max(len(text) for text in texts[start : start + rows]) * LETTER_IN + HANDLE_IN for start in starts]
+        if sum(widths) <= width_in:
+            return len(widths)
+    return 1
+
+
+def apart(ticks: Sequence[tuple[float, str]], width_in: float) -> list[bool]:
+    """Which labels at these places (0 to 1 of a width) have room beside the last one that has."""
+    found, end_in = [], float("-inf")
+    for at, text in ticks:
+        half_in = max(len(text), 2) * LETTER_IN / 2
+        has_room = at * width_in - half_in >= end_in
+        found.append(has_room)
+        end_in = at * width_in + half_in + LETTER_IN if has_room else end_in
+    return found
+
+
+def typical(values: Iterable[float | None]) -> float | None:
+    """The median of what is known."""
+    known = [value for value in values if value]
+    return median(known) if known else None
 
 
 def plain(value: float, _: object) -> str:

@@ -105,6 +105,11 @@ class Sites:
         del place
         return None
 
+    def connections(self, place: str, port: int) -> list[dict[str, Any]]:
+        """The connections of a server at a place (`network.connections`)."""
+        del place
+        return network.connections(port)
+
     def close(self) -> None:
         """Ends everything."""
         for agent in self._agents.values():
@@ -179,6 +184,10 @@ class EmulatedSites(Sites):
         counters = processes.interface_bytes(self.agent(place).process.pid)
         return sum(sent for name, (_, sent) in counters.items() if name != "lo") if counters else None
 
+    def connections(self, place: str, port: int) -> list[dict[str, Any]]:
+        """The connections of a server at a place."""
+        return self.network.connections(place, port)
+
     def close(self) -> None:
         """Ends the network with everything inside."""
         super().close()
@@ -239,7 +248,7 @@ def wan_scenario(topology: Topology, host: Host, seed: int) -> str:
     for site in topology.site:
         if site.count > 1:
             routers.append(site.name)
-            inner += [(site.name, f"{site.name}-{number}") for number in range(1, site.count + 1)]
+            inner += [(site.name, host) for host in site.hosts()]
     lines = [
         f"sites = {json.dumps(list(_host_names(topology)))}",
         f"routers = {json.dumps(routers)}",
@@ -301,10 +310,7 @@ def _rate(bits_per_s: float) -> str:
 
 def _host_names(topology: Topology) -> Iterator[str]:
     for site in topology.site:
-        if site.count == 1:
-            yield site.name
-        else:
-            yield from (f"{site.name}-{number}" for number in range(1, site.count + 1))
+        yield from site.hosts()
 
 
 def _network_error(error: network.NetworkError) -> LabError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridlane_lab import machine, paths
+from gridlane_lab import bound, machine, paths
 from gridlane_lab.errors import ExitCode, LabError
 from gridlane_lab.matrix import Cell
 from gridlane_lab.scenario import Scenario
@@ -82,10 +82,8 @@ def storage(scenario: Scenario) -> str:
 
 def storage_at(scenario: Scenario, place: str) -> str:
     """Where the files of a site, or of one host of it, are: `tmpfs` or `disk`."""
-    for site in scenario.topology.site if scenario.topology is not None else ():
-        if place in (site.name, *(f"{site.name}-{number}" for number in range(1, site.count + 1))):
-            return site.storage
-    return "tmpfs"
+    site = scenario.topology.site_of(place) if scenario.topology is not None else None
+    return site.storage if site is not None else "tmpfs"
 
 
 def check(cells: Sequence[Cell], memory: Path, disk: Path) -> None:
@@ -128,12 +126,15 @@ def _refuse(needed: int, directory: Path, what: str) -> None:
         )
 
 
-def bound_of(scenario: Scenario, connections: int = 1) -> tuple[float | None, float | None, float | None]:
+def bound_of(
+    scenario: Scenario, connections: Sequence[int] = (), headers_bytes: int = bound.IPV4_HEADERS_BYTES
+) -> tuple[float | None, float | None, float | None]:
     """bound(k) in seconds, the capacity in bits per second and the round trip of a run, where they are known; with the
-    connections that a transfer was seen to open."""
+    connections that a transfer was seen to open to each source, and the headers of their packets. The capacity is that
+    of the smallest headers, which nothing can exceed."""
     known = paths.paths(scenario)
     return (
-        paths.bound_s(scenario, connections),
+        paths.bound_s(scenario, connections, headers_bytes),
         paths.capacity_bits_per_s(scenario),
         known.round_trip_s if known is not None and known.single else None,
     )

@@ -24,6 +24,8 @@ from gridlane_lab.ranks import interval_ranks
 # From fewer blocks no interval of a median has 95 %: points are shown, and nothing is claimed.
 CLAIM_BLOCKS_MIN = 6
 RESAMPLES = 9999
+# Of each of the two one-sided tests of an equivalence.
+EQUIVALENCE_ALPHA = 0.05
 # SciPy's p of Shapiro–Wilk is not reliable above.
 SHAPIRO_MAX = 5000
 # Resamples are drawn in parts of at most so many numbers.
@@ -34,7 +36,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval, and how it was made: `bca`, `percentile`, `order statistics`, `wilson`, `constant`."""
+    """An interval, and how it was made: `bca`, `percentile`, `order statistics`, `t`, `wilson`, `constant`."""
 
     low: float
     high: float
@@ -73,6 +75,25 @@ class Normality:
     def leads_with_mean(self) -> bool:
         """Whether mean ± SD is printed beside the median."""
         return self.is_rejected is False
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Values in their order: whether they drift, and whether neighbours are alike. None where nothing can be said."""
+
+    n: int
+    # Of Theil and Sen, in the unit of the values for each step.
+    slope: float | None
+    # Of Kendall's test against the order; after Holm over a family in `p_holm`.
+    p: float | None
+    p_holm: float | None
+    # Of neighbours, at a lag of one.
+    autocorrelation: float | None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether there is a trend, by the p after Holm."""
+        return self.p_holm is not None and self.p_holm <= 0.05
 
 
 @dataclass(frozen=True)
@@ -143,6 +164,15 @@ def order_interval(values: Sequence[float], quantile: float = 0.5, confidence: f
     return Interval(float(data[ranks[0] - 1]), float(data[ranks[1] - 1]), confidence, "order statistics")
 
 
+def t_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """Of a mean, by Student's t: for values that are not far from normal. None below two values."""
+    data = _finite(values)
+    if data.size < 2:
+        return None
+    half = float(stats.t.ppf((1 + confidence) / 2, data.size - 1) * np.std(data, ddof=1) / sqrt(data.size))
+    return Interval(float(data.mean()) - half, float(data.mean()) + half, confidence, "t")
+
+
 def bootstrap(
     values: Sequence[float],
     statistic: Callable[..., Any] = np.median,
@@ -207,6 +237,33 @@ def shapiro_family(cells: Mapping[str, Sequence[float]], alpha: float = 0.05) ->
         name: replace(test, p_holm=p, is_rejected=None if p is None else p <= alpha)
         for (name, test), p in zip(single.items(), adjusted, strict=True)
     }
+
+
+def trend(values: Sequence[float]) -> Trend:
+    """Drift over the order of the values. Holm over a family is `trend_family`."""
+    data = _finite(values)
+    n = int(data.size)
+    if n < 3 or np.ptp(data) == 0:
+        return Trend(n, None, None, None, None)
+    order = np.arange(n)
+    centred = data - data.mean()
+    return Trend(
+        n=n,
+        slope=float(stats.theilslopes(data, order).slope),
+        p=float(stats.kendalltau(order, data).pvalue),
+        p_holm=None,
+        autocorrelation=float(np.sum(centred[1:] * centred[:-1]) / np.sum(centred**2)),
+    )
+
+
+def trend_family(cells: Mapping[str, Sequence[float]]) -> dict[str, Trend]:
+    """The trends of all cells that have blocks enough for a claim, with Holm over them; of the others, nothing."""
+    single = {
+        name: trend(values) if len(values) >= CLAIM_BLOCKS_MIN else Trend(len(values), None, None, None, None)
+        for name, values in cells.items()
+    }
+    adjusted = holm([one.p for one in single.values()])
+    return {name: replace(one, p_holm=p) for (name, one), p in zip(single.items(), adjusted, strict=True)}
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -276,7 +333,9 @@ def cliffs_delta(first: Sequence[float], second: Sequence[float]) -> float | Non
     return float((int(below) - int(above)) / (one.size * other.size))
 
 
-def equivalence(comparison: Paired, most: float, *, seed: int, alpha: float = 0.05) -> tuple[str, Interval | None]:
+def equivalence(
+    comparison: Paired, most: float, *, seed: int, alpha: float = EQUIVALENCE_ALPHA
+) -> tuple[str, Interval | None]:
     """`equivalent` when the interval of the geometric mean ratio with confidence 1 - 2·alpha lies within 1/most … most
     (two one-sided tests), `different` when it lies outside, else `undecided`."""
     if not comparison.is_claimable:

@@ -90,11 +90,14 @@ class Attempt:
         )
 
     def command_text(self) -> str:
-        """As a shell takes it."""
+        """As a shell takes it, without the token."""
         if self.command is None:
             return ""
         words = [f"{name}={value}" for name, value in sorted(self.command.environment.items())]
-        return shlex.join([*(["env", *words] if words else []), *self.command.argv])
+        text = shlex.join([*(["env", *words] if words else []), *self.command.argv])
+        # Some tools take a token nowhere else.
+        token = self.job.task.token
+        return text.replace(token, "…") if token else text
 
 
 @dataclass
@@ -128,6 +131,8 @@ class Batch:
     duration_s: float = 0.0
     # Called when a transfer has ended, while others run.
     ended: Callable[[Attempt], None] = lambda attempt: None
+    # A lane waits so long after a failure.
+    pause_s: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -178,14 +183,27 @@ class Batch:
             lane.current.answer = order.ended
             if "error" in order.ended:
                 lane.current.error = str(order.ended["error"])
+            has_failed = bool(lane.current.error) or lane.current.answer.get("code") != 0
             self.ended(lane.current)
             lane.current = None
+            if self._pauses(lane, has_failed, elapsed_s):
+                return
         while lane.current is None:
             make = None if self.duration_s and elapsed_s >= self.duration_s else next(lane.jobs, None)
             if make is None:
                 lane.is_done = True
                 return
             lane.current = self._begin(make)
+            if self._pauses(lane, lane.current is None, elapsed_s):
+                return
+
+    def _pauses(self, lane: Lane, has_failed: bool, elapsed_s: float) -> bool:
+        """Whether the lane waits now: after a failure, and not beyond the time of the run."""
+        if not has_failed or not self.pause_s:
+            return False
+        until_s = elapsed_s + self.pause_s
+        lane.begins_s = min(until_s, self.duration_s) if self.duration_s else until_s
+        return lane.begins_s > elapsed_s
 
     def _begin(self, make: Callable[[], Job]) -> Attempt | None:
         queued_ns = time.monotonic_ns()

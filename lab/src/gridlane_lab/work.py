@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gridlane_lab import credentials, processes, rows, space
+from gridlane_lab import credentials, processes, rows, seen, space
 from gridlane_lab.agents import RemoteAgent
 from gridlane_lab.compare import Comparer, Comparison
 from gridlane_lab.driver import RunningServer, Task, ToolDriver
 from gridlane_lab.drivers.common import gridlane_path
 from gridlane_lab.endpoint_files import url_of
 from gridlane_lab.errors import ExitCode, LabError
-from gridlane_lab.identity import Identity
+from gridlane_lab.identity import Identity, User
 from gridlane_lab.pathcheck import Asked
 from gridlane_lab.record import Sample
 from gridlane_lab.scenario import Event, Scenario
@@ -71,6 +72,7 @@ class RunPlan:
         self._happened: list[dict[str, Any]] = []
         self._samples: list[Sample] = []
         self._directories: list[Path] = []
+        self._watch: seen.Watch | None = None
 
     def serving_places(self) -> list[str]:
         """Where servers are needed."""
@@ -83,11 +85,11 @@ class RunPlan:
                 found.append(way.target)
             else:
                 found += [*way.sources, *([way.target] if kind in THIRD_PARTY else [])]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(host for place in found for host in self._scenario.hosts(place)))
 
     def killed_places(self) -> set[str]:
         """Places whose servers an event has ended."""
-        return {event.site for event in self._events if event.site is not None}
+        return {host for event in self._events if event.site is not None for host in self._scenario.hosts(event.site)}
 
     def changed_links(self) -> list[str]:
         """Links that an event has changed."""
@@ -99,21 +101,30 @@ class RunPlan:
         files: Sequence[Made],
         exports: Mapping[str, Path],
         identity: Identity,
+        user: User | None,
         workspace: Workspace,
         raw: Path,
     ) -> None:
         """Takes what the run works with."""
         self._servers, self._files, self._exports = servers, files, exports
-        self._identity, self._workspace, self._raw = identity, workspace, raw
+        self._identity, self._user, self._workspace, self._raw = identity, user, workspace, raw
         self._memory = workspace.memory / "targets" / raw.name
         self._disk = workspace.disk / "targets" / raw.name
+        self._credentials = credentials.find(self._scenario)
+        self._wallet: credentials.Wallet | None = None
 
     # --- Running ----------------------------------------------------------------------------------------------------
 
     def measure(self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts) -> rows.Measured:
         """Makes the transfers, and compares what arrived."""
         work = self._scenario.work
-        comparer = Comparer(work.duration_s > 0, gridlane_path())
+        with contextlib.closing(Comparer(work.duration_s > 0, gridlane_path())) as comparer:
+            return self._measured(sites, servers, run, comparer)
+
+    def _measured(
+        self, sites: Sites, servers: Mapping[str, RunningServer], run: rows.RunFacts, comparer: Comparer
+    ) -> rows.Measured:
+        work = self._scenario.work
         comparisons: dict[int, Future[Comparison]] = {}
 
         def compare(attempt: Attempt) -> None:
@@ -127,16 +138,21 @@ class RunPlan:
             self._scenario.limits.transfer_s,
             work.duration_s,
             compare if work.duration_s else lambda attempt: None,
+            work.pause_after_failure_s,
         )
         self._batch = batch
         clock = _clock_of(servers.values())
         with self._pace(servers), self._load():
             senders = self._senders()
+            self._begin_to_watch(sites)
             sent = self._sent(senders)
             self._last_sample = (0.0, sent)
+            self._make_credentials(batch)
             state, ticks, cpu = sites.state(), processes.ticks_now(), clock()
             batch.run()
             idle, stolen, total = processes.ticks_since(ticks)
+            if self._watch is not None:
+                self._watch.look()
             served = processes.settled(clock) - cpu if servers else 0.0
             after = self._sent(senders)
             state_after = sites.state()
@@ -144,7 +160,6 @@ class RunPlan:
             for attempt in batch.attempts:
                 compare(attempt)
         found = {number: future.result() for number, future in comparisons.items()}
-        comparer.close()
         self._write_events()
         return rows.Measured(
             attempts=batch.attempts,
@@ -157,6 +172,9 @@ class RunPlan:
             interface_bytes=sum(after.values()) - sum(sent.values()) if after else None,
             congestion_controls=_controls(state),
             samples=self._samples,
+            seen=self._watch.seen if self._watch is not None else seen.NOTHING_SEEN,
+            wire_bytes=seen.grown(state, state_after, "passed_bytes", senders),
+            dropped_packets=seen.grown(state, state_after, "dropped_packets"),
         )
 
     def judge(self, run: rows.RunFacts, measured: rows.Measured) -> rows.Found:
@@ -166,7 +184,7 @@ class RunPlan:
 
     def clean(self, exports: Mapping[str, Path]) -> None:
         """Removes what was written."""
-        for directory in (self._memory, self._disk):
+        for directory in (self._memory, self._disk, self._wallet_directory()):
             shutil.rmtree(directory, ignore_errors=True)
         for export in exports.values():
             for path in (export / "put").iterdir():
@@ -174,6 +192,28 @@ class RunPlan:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
+
+    def _wallet_directory(self) -> Path:
+        return self._workspace.memory / f"credentials-{self._raw.name}"
+
+    def _make_credentials(self, batch: Batch) -> None:
+        """Those of emulated sites, right before the transfers that they are for; each is replaced in its time."""
+        work = self._scenario.work
+        if self._user is None or work.auth == "none":
+            return
+        wallet = self._wallet = credentials.Wallet(self._user, work, self._wallet_directory())
+        self._credentials = wallet.files()
+
+        def renew(number: int, elapsed_s: float) -> None:
+            wallet.use(number)
+            self._happened.append({"began_s": elapsed_s, "credential": "renewed"})
+
+        for number, term in enumerate(wallet.terms[1:], 1):
+            batch.dues.append(Due(term.begin_s, functools.partial(renew, number)))
+        if work.expires():
+            ended = {"credential": "expired"}
+            end_s = wallet.ends_unix_s - time.time()
+            batch.dues.append(Due(end_s, lambda elapsed: self._happened.append({"began_s": elapsed, **ended})))
 
     # --- Lanes and jobs -----------------------------------------------------------------------------------------
 
@@ -201,7 +241,8 @@ class RunPlan:
         raw = self._raw if self.transfers == 1 and not work.duration_s else self._raw / f"{number}"
         for path in (scratch, directory, raw):
             path.mkdir(parents=True, exist_ok=True)
-        sources, target, local = self._ends(way, number, made, directory)
+        at = self._between_hosts(way, number)
+        sources, target, local = self._ends(at, number, made, directory)
         task = Task(
             scenario=scenario,
             sources=sources,
@@ -211,7 +252,7 @@ class RunPlan:
             scratch=scratch,
             authority_file=self._identity.authority if scenario.topology is not None else None,
             authority_directory=self._identity.authority_directory if scenario.topology is not None else None,
-            credentials=credentials.find(scenario),
+            credentials=self._credentials,
             number=number,
             original=made.path if made.name else None,
         )
@@ -220,15 +261,24 @@ class RunPlan:
             driver=self._driver,
             scenario=scenario,
             task=task,
-            agent=self._sites.agent(HOST if work.kind == "memory_copy" else self._client_place()),
+            agent=self._sites.agent(HOST if work.kind == "memory_copy" else self._client_place(number)),
             source_sites=way.sources,
             target_site=way.target,
             original=made,
             local_target=local,
             directory=directory if local is not None and local.parent == directory else None,
             raw=raw,
-            rate_bytes_per_s=self._target_rate(way),
+            rate_bytes_per_s=self._target_rate(at),
         )
+
+    def _between_hosts(self, way: Way, number: int) -> Way:
+        """The hosts between which a transfer goes, where sites have several: in turn."""
+        return Way(way.scenario, tuple(self._host(source, number) for source in way.sources),
+                   self._host(way.target, number))  # fmt: skip
+
+    def _host(self, place: str, number: int) -> str:
+        hosts = self._scenario.hosts(place)
+        return hosts[number % len(hosts)]
 
     def _ends(self, way: Way, number: int, made: Made, directory: Path) -> tuple[tuple[str, ...], str, Path | None]:
         """Sources, target, and where the target is on this machine."""
@@ -274,14 +324,14 @@ class RunPlan:
         endpoint = next(endpoint for endpoint in self._scenario.endpoint if endpoint.name == place)
         return f"{str(endpoint.url(protocol)).rstrip('/')}/gridlane-lab-{self._scenario.name}/put-{name}", None
 
-    def _client_place(self) -> str:
+    def _client_place(self, number: int) -> str:
         """Where the program runs that is timed: of a third-party copy at a client, beside a server if there is none."""
         work, topology = self._scenario.work, self._scenario.topology
         if topology is not None and self.is_third_party:
             for site in topology.site:
-                if site.role == "client" and site.name in self._sites.places:
-                    return site.name
-        return work.target_site
+                if site.role == "client":
+                    return self._host(site.name, number)
+        return self._host(work.target_site, number)
 
     def _compare(self, comparer: Comparer, attempt: Attempt) -> Future[Comparison] | None:
         job = attempt.job
@@ -299,9 +349,13 @@ class RunPlan:
         if self._scenario.work.kind == "memory_copy" or self._scenario.topology is None:
             return
         for way in self._ways:
-            for source in way.sources:
-                if source != way.target:
-                    yield source, way.target
+            # As many as there are: each host of either end is in one of them.
+            ends = [self._scenario.hosts(place) for place in (*way.sources, way.target)]
+            for number in range(max(map(len, ends))):
+                between = self._between_hosts(way, number)
+                for source in between.sources:
+                    if source != between.target:
+                        yield source, between.target
 
     def _senders(self) -> list[str]:
         return list(dict.fromkeys(sender for sender, _ in self.asked.pairs))
@@ -316,18 +370,37 @@ class RunPlan:
             dues.append(Due(SAMPLE_EVERY_S, lambda elapsed: self._sample(run, elapsed), SAMPLE_EVERY_S))
         return dues
 
+    def _begin_to_watch(self, sites: Sites) -> None:
+        """Of copies that come to their end the connections are looked at."""
+        work = self._scenario.work
+        if self._scenario.topology is None or work.duration_s or work.kind not in ("copy", *THIRD_PARTY):
+            return
+        hosts = [host for source in self._ways[0].sources for host in self._scenario.hosts(source)]
+        places = [host for host in hosts if host in self._servers]
+        ports = {place: seen.port_of(self._base(place, work.protocol)) for place in places}
+        if not ports:
+            return
+        self._watch = watch = seen.Watch(sites.connections, ports, self._scenario.file_of().size_bytes)
+        at_s = seen.look_s(space.bound_of(self._scenario)[0])
+        self._batch.dues.append(Due(at_s, lambda elapsed: watch.look()))
+
     def _happen(self, event: Event, elapsed_s: float) -> None:
         if event.link is not None:
             self._sites.change(event)
-        elif event.site is not None and event.site in self._servers:
-            server = self._servers[event.site]
-            if event.server == "kill":
-                server.kill()
-            else:
-                server.restart()
-                self._workspace.add_process(server.pid)
+        elif event.site is not None:
+            for host in self._scenario.hosts(event.site):
+                self._happen_to(self._servers.get(host), event)
         done = event.model_dump(exclude_defaults=True)
         self._happened.append({"began_s": elapsed_s, **done})
+
+    def _happen_to(self, server: RunningServer | None, event: Event) -> None:
+        if server is None:
+            return
+        if event.server == "kill":
+            server.kill()
+        else:
+            server.restart()
+            self._workspace.add_process(server.pid)
 
     def _sample(self, run: rows.RunFacts, elapsed_s: float) -> None:
         now = self._sent(self._senders())
@@ -360,10 +433,8 @@ class RunPlan:
 
     def _storage_rate(self, place: str) -> float | None:
         topology = self._scenario.topology
-        for site in topology.site if topology is not None else ():
-            if place == site.name or place.rpartition("-")[0] == site.name:
-                return site.storage_rate_bytes_per_s
-        return None
+        site = topology.site_of(place) if topology is not None else None
+        return site.storage_rate_bytes_per_s if site is not None else None
 
     @contextlib.contextmanager
     def _pace(self, servers: Mapping[str, RunningServer]) -> Iterator[None]:

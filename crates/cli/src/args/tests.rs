@@ -20,7 +20,7 @@ fn checksums_are_read_with_and_without_a_value() {
 fn no_command_hides_what_is_said_where_its_options_are() {
     /// The names of a command, and what puts its options and their description into one.
     type Described = (&'static [&'static str], fn(Clap) -> Clap);
-    let described: [Described; 16] = [
+    let described: [Described; 17] = [
         (&["cp"], CpArgs::augment_args),
         (&["serve"], ServeArgs::augment_args),
         (&["ls"], LsArgs::augment_args),
@@ -30,6 +30,7 @@ fn no_command_hides_what_is_said_where_its_options_are() {
         (&["checksum"], ChecksumArgs::augment_args),
         (&["df"], DfArgs::augment_args),
         (&["doctor"], DoctorArgs::augment_args),
+        (&["probe"], crate::probe::args::ProbeArgs::augment_args),
         (&["completion"], CompletionArgs::augment_args),
         (&["man"], ManArgs::augment_args),
         (&["wan"], wan::WanArgs::augment_args),
@@ -72,6 +73,7 @@ fn long_help_tells_more_than_the_list_of_commands() {
         ("serve", "SIGHUP does it at once"),
         ("mv", "use `cp`, then `rm`"),
         ("doctor", "limits and buffers of the kernel"),
+        ("probe", "what could not be removed is named"),
         ("completion", "source <(gridlane completion bash)"),
         ("man", "man -l"),
         ("wan", "Nothing outside the namespaces changes"),

@@ -87,7 +87,7 @@ fn what_makes_no_sense_is_a_usage_error() {
 
 #[test]
 fn help_and_version_are_there() {
-    for command in ["cp", "ls", "stat", "cat", "rm", "checksum", "serve", "pki", "auth"] {
+    for command in ["cp", "ls", "stat", "cat", "rm", "checksum", "probe", "serve", "pki", "auth"] {
         let help = ask(&[command, "--help"]).exits(0).text();
         assert!(help.contains("Usage:"), "{help}");
     }

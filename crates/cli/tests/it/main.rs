@@ -30,6 +30,7 @@ mod operate;
 mod own_trees;
 mod peers;
 mod pki;
+mod probe;
 mod ratios;
 mod restarts;
 mod resume;

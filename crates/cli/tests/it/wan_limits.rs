@@ -1,5 +1,5 @@
-//! The part that copies reach of what their paths allow: a short version of `make bench-wan`, with small files, slow
-//! links and wide margins, so that it holds with a debug build on a machine that does other things too.
+//! The part that copies reach of what their paths allow: a short version of `make lab-own` and `make bench-wan`, with
+//! small files, slow links and wide margins, so that it holds with a debug build on a machine that does other things too.
 
 use std::fs;
 use std::time::Instant;

@@ -33,7 +33,7 @@ fn names_and_words_of_others_command_no_terminal() {
     let server = Server::start(&export);
     let missing = scratch.join(format!("missing/{HOSTILE}"));
     let root = server.url_over("root", &format!("missing-{HOSTILE}"));
-    let shown: [(&str, &[&str]); 9] = [
+    let shown: [(&str, &[&str]); 10] = [
         ("cp", &[file.to_str().unwrap(), missing.to_str().unwrap()]),
         ("cp", &[missing.to_str().unwrap(), "here"]),
         ("cp", &[file.to_str().unwrap(), file.to_str().unwrap()]),
@@ -43,6 +43,7 @@ fn names_and_words_of_others_command_no_terminal() {
         ("ls", &[&server.url("")]),
         ("stat", &[file.to_str().unwrap()]),
         ("checksum", &[file.to_str().unwrap(), HOSTILE]),
+        ("probe", &["-v", &rogue.url("")]),
     ];
     for (command, arguments) in shown {
         for json in [false, true] {

@@ -384,3 +384,72 @@ fn the_lines_of_other_commands_as_documented() {
         assert_documented(SECTION, &[], &event);
     }
 }
+
+#[test]
+fn the_lines_of_a_probe_as_documented() {
+    use crate::probe::{
+        Choice, Chosen, Criterion, Figures, Left, Outcome, Rate, Report, Shown, SiteList, Step, Untried, Why,
+        by_cause,
+    };
+    const SECTION: &str = "## gridlane probe";
+    let mut list = SiteList::default();
+    list.add("site=Lyon zone=fr https://se.example/vo/").unwrap();
+    list.add("site=Bonn https://other.example/vo/").unwrap();
+    let sites = list.over(&[]).unwrap();
+    let mut report = Report::new(0, sites[0].endpoints[0].clone());
+    report.note(Step::List, Outcome::Works, Duration::from_millis(500));
+    report.note(Step::Write, Outcome::Fails(error()), Duration::ZERO);
+    report.note(Step::Read, Outcome::Untried(Untried::NoFile), Duration::ZERO);
+    report.shown = vec![Shown::Token("the token of x".to_owned())];
+    report.read_rate = Some(Rate { bytes: 10, seconds: 2.0, is_verified: true });
+    report.left = vec![Left { url: "https://se.example/vo/f".to_owned(), is_certain: true, error: error() }];
+    report.round_trip = Some(Duration::from_millis(250));
+    let endpoint = ProbeLine::endpoint(&sites, &report, &PlainWords);
+    assert_documented(SECTION, &[], &endpoint);
+    let made = line(&endpoint);
+    assert_eq!(
+        (&made["site"], &made["zone"], &made["round_trip_s"]),
+        (&json!("Lyon"), &json!("fr"), &json!(0.25))
+    );
+    assert_eq!(
+        made["steps"]["list"],
+        json!({ "state": "works", "seconds": 0.5, "why": null, "error": null })
+    );
+    assert_eq!(made["steps"]["write"]["error"]["http_status"], 503);
+    let rate = json!({ "bytes": 10, "seconds": 2.0, "rate_bytes_per_s": 5.0, "verified": true });
+    assert_eq!((&made["read_rate"], &made["write_rate"]), (&rate, &json!(null)));
+    // Every name within is documented as well.
+    let said = words(section(SECTION));
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let inner = [&made["steps"], &made["steps"]["read"], &made["credentials"][0], &made["left"][0], &rate];
+    let whys = ["not_asked", "needless", "by_proxy", "no_file", "no_time", "stopped"].map(str::to_owned);
+    for name in inner.into_iter().flat_map(names).chain(whys) {
+        assert!(said.contains(&name), "{name} is not in {SECTION}");
+    }
+    let reports = [report];
+    let groups = by_cause(&reports);
+    let cause = ProbeLine::cause(&groups[0], &PlainWords);
+    assert_documented(SECTION, &[], &cause);
+    assert_eq!(line(&cause)["cause"], "write: HTTP 503, busy");
+    let choice = Choice {
+        chosen: vec![Chosen { site: 0, figures: Figures::default(), reports: vec![0] }],
+        passed_over: vec![(1, Why::Enough)],
+        left: vec![(Criterion::Protocols, 2)],
+        is_met: true,
+    };
+    let why = |why: &Why| why.name().to_uppercase();
+    let choice = ProbeLine::choice((&sites, &reports), (&choice, 1), why, vec![("speak".to_owned(), 2)]);
+    assert_documented(SECTION, &[], &choice);
+    let made = line(&choice);
+    assert_eq!(made["passed_over"][0], json!({ "site": "Bonn", "why": "ENOUGH", "why_id": "enough" }));
+    assert_eq!(made["chosen"][0]["urls"], json!(["https://se.example/vo/"]));
+    for name in
+        [&made["chosen"][0], &made["passed_over"][0], &made["criteria"][0]].into_iter().flat_map(names)
+    {
+        assert!(said.contains(&name), "{name} is not in {SECTION}");
+    }
+    let counts = ProbeCounts::of(2, &reports);
+    assert_eq!((counts.endpoints, counts.listed, counts.failed, counts.left), (1, 1, 1, 1));
+    let summary = ProbeSummary { counts, seconds: 1.0, error: None };
+    assert_documented(SECTION, &[], &ProbeLine::Summary(summary));
+}

@@ -109,11 +109,6 @@ pub(super) fn of_root(error: Error, target: &Url, has_moved: bool, is_lost: bool
     }
 }
 
-/// A person or a signal has stopped it.
-pub(super) fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,9 +18,10 @@ use gridlane_peer::http::{Exchange, Purpose, Request};
 use gridlane_peer::patience::{Patience, timeout};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::failure::{Failed, of_last_line, of_status, stopped};
+use super::failure::{Failed, of_last_line, of_status};
 use super::telling::Telling;
 use super::terms::{Mode, Progress};
+use crate::stop::stopped;
 
 /// A future that completes when the user wants no more.
 pub(super) type Stop<'a> = Pin<&'a mut (dyn Future<Output = ()> + Send)>;

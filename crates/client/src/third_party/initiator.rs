@@ -11,7 +11,7 @@ use gridlane_peer::Client;
 use tokio::time::sleep;
 
 use super::ends::{Seen, There, clear, exists, look_at_sources, look_at_target, refuse_itself, remove};
-use super::failure::{Failed, is_unable, of_root, stopped};
+use super::failure::{Failed, is_unable, of_root};
 use super::http::{Attempt, Made, Ran, Stop};
 use super::passive::credential;
 use super::proof::compare_unstated;
@@ -21,6 +21,7 @@ use super::terms::{Carrier, Detour, FileObserver, Mode, Progress, ThirdParty, Un
 use super::verify::{has_pieces_alone, wanted};
 use super::{root, verify};
 use crate::copies::rules::FileFacts;
+use crate::stop::stopped;
 
 /// A server that refuses so many files in a row, for whatever reason of its own, is taken for one that makes no copies.
 const REFUSALS_MAX: u32 = 3;

@@ -33,10 +33,10 @@ use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{About, Stat, Sync};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::failure::stopped;
 use super::proof::compare_unstated;
 use super::terms::{Copied, Progress, Unstated};
 use crate::copies::rules::is_itself;
+use crate::stop::stopped;
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
 use words::{at_source, at_target, of_copy, unable};

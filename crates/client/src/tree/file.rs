@@ -15,6 +15,7 @@ use super::news::{News, Note};
 use super::shared::Shared;
 use crate::copies::file::{FileCopy, FileEnd, TimeKept};
 use crate::copies::rules::{Action, FileFacts};
+use crate::stop::told;
 use crate::target::Goal;
 use crate::third_party::{Carrier, Detour, FileObserver};
 use crate::tree_path::TreePath;
@@ -70,20 +71,12 @@ impl Turn {
         }
         let urls = file.sources.iter().map(ToString::to_string).collect();
         let mut watch = Watch { name: &self.name, done_bytes: &self.done_bytes, news: &self.news, urls };
-        let stop = stopped(self.stop.clone());
+        let stop = told(self.stop.clone());
         let (options, keys) = (shared.options.clone(), &shared.journal_keys);
         let means = (client.clone(), &shared.initiator);
         let FileEnd { outcome, time, carrier } = file.run(options, keys, means, &mut watch, stop).await;
         outcome.result?;
         Ok(End::Copied { report: Box::new(outcome.report), time, carrier })
-    }
-}
-
-/// Completes when the tree is stopped.
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    if stop.wait_for(|stopped| *stopped).await.is_err() {
-        // It cannot be stopped any more.
-        std::future::pending::<()>().await;
     }
 }
 

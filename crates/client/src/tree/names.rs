@@ -1,15 +1,14 @@
 //! Lists of names in files: what to copy, and what failed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
 use gridlane_core::limits::TREE_PATH_BYTES_MAX;
-use gridlane_core::name::FAILED_LIST_BEGIN;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
 use crate::tree_path::TreePath;
+use crate::whole_file::WholeFile;
 
 /// The whole tree, in a list.
 const ROOT: &[u8] = b"./";
@@ -91,23 +90,14 @@ impl NameList {
 /// Names of what failed, in the form of a [`NameList`]. The file appears, or replaces the one before, when
 /// it is complete.
 pub struct FailedList {
-    path: PathBuf,
     separator: Separator,
-    to: BufWriter<tempfile::NamedTempFile>,
+    to: WholeFile,
 }
 
 impl FailedList {
     /// Begins a list that will be at `path`.
     pub fn create(path: &Path, separator: Separator) -> Result<FailedList> {
-        let failed =
-            |cause: &std::io::Error| Error::local_io("cannot write it", cause).endpoint(path.display());
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new()
-            .prefix(FAILED_LIST_BEGIN)
-            .permissions(std::fs::Permissions::from_mode(0o666))
-            .tempfile_in(dir)
-            .map_err(|cause| failed(&cause))?;
-        Ok(FailedList { path: path.to_path_buf(), separator, to: BufWriter::new(file) })
+        WholeFile::create(path).map(|to| FailedList { separator, to })
     }
 
     /// Adds a name. `false`: it has the separator in it, so it cannot stand in this list.
@@ -121,23 +111,13 @@ impl FailedList {
             (false, true) => (name, b"/"),
             (false, false) => (name, b""),
         };
-        let written =
-            [name, end, &[self.separator.byte()]].iter().try_for_each(|part| self.to.write_all(part));
-        written.map(|()| true).map_err(|cause| self.failed(&cause))
+        [name, end, &[self.separator.byte()]].iter().try_for_each(|part| self.to.write(part))?;
+        Ok(true)
     }
 
     /// Makes the list visible.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.to.flush().map_err(|cause| self.failed(&cause))?;
-        let FailedList { path, to, .. } = self;
-        let failed =
-            |cause: &std::io::Error| Error::local_io("cannot write it", cause).endpoint(path.display());
-        let file = to.into_inner().map_err(|cause| failed(cause.error()))?;
-        file.persist(&path).map(drop).map_err(|cause| failed(&cause.error))
-    }
-
-    fn failed(&self, cause: &std::io::Error) -> Error {
-        Error::local_io("cannot write it", cause).endpoint(self.path.display())
+    pub(crate) fn finish(self) -> Result<()> {
+        self.to.finish()
     }
 }
 

@@ -583,7 +583,7 @@ impl<'a> Sim<'a> {
             self.tell(Event::SizeKnown { size_bytes });
         }
         if pipelines {
-            self.tell(Event::Pipelines { lane: id });
+            self.tell(Event::Pipelines { lane: id, requests_max: None });
         }
     }
 

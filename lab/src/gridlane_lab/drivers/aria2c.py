@@ -61,8 +61,7 @@ class Aria2c(InstalledTool):
         ]
         if task.authority_file is not None:
             argv.append(f"--ca-certificate={task.authority_file}")
-        if "token" in task.credentials:
-            token = task.credentials["token"].read_text().strip()
+        if (token := task.token) is not None:
             configuration = task.scratch / f"aria2-{task.number}.conf"
             configuration.touch(mode=0o600)
             configuration.write_text(f"header=Authorization: Bearer {token}\n")

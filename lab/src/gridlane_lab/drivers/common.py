@@ -158,10 +158,9 @@ def environment_of(task: Task, more: Mapping[str, str] | None = None) -> dict[st
 
 def authorization_file(task: Task) -> Path | None:
     """A file with the header field of the token, for tools that take fields from files: no token is in a command."""
-    if "token" not in task.credentials:
+    if (token := task.token) is None:
         return None
     path = task.scratch / f"authorization-{task.number}"
-    token = task.credentials["token"].read_text().strip()
     path.touch(mode=0o600)
     path.write_text(f"Authorization: Bearer {token}\n")
     return path
@@ -248,6 +247,7 @@ def message(text: str, pattern: str = r"error|fail|refused|denied|timed? ?out|un
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (r"no space left|disk quota|file too large", "destination", "write"),
     (r"checksum|digest|integrity|adler32|crc32c", "source", "verify"),
+    (r"(credential|proxy|certificate|token)\b.*\bexpired", "client", "authorise"),
     (r"certificate|ssl|tls|handshake", "network", "connect"),
     (r"could(n't| not) resolve|name or service not known|unknown host|getaddrinfo|resolution", "network", "resolve"),
     (

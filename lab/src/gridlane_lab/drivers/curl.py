@@ -30,7 +30,8 @@ _REPORT = "\\n%{json}\\n"
 @register_tool
 class Curl(InstalledTool):
     """One connection. Of a third-party copy it is the initiator, and the streams are those of the active server.
-    Options: `overwrite` (default true) and `verify` (`RequireChecksumVerification`) of a third-party copy."""
+    Options of a third-party copy: `overwrite` (default true), `verify` (`RequireChecksumVerification`), `own_streams`
+    (the active server chooses their number, although streams are a factor)."""
 
     name: ClassVar[str] = "curl"
     program: ClassVar[str] = "curl"
@@ -96,7 +97,7 @@ class CurlCopy(Curl):
 
     def transfer(self, task: Task) -> Command:
         """A pull goes to the target with `Source`, a push to the source with `Destination`."""
-        options = options_of(self.name, task, {"overwrite": bool, "verify": bool})
+        options = options_of(self.name, task, {"overwrite": bool, "verify": bool, "own_streams": bool})
         work = task.scenario.work
         argv = [*self._base(task), "--no-buffer", "--request", "COPY"]
         # The body of a refusal says why.
@@ -108,7 +109,9 @@ class CurlCopy(Curl):
         fields = [*ends, "Credential: none", f"Overwrite: {'F' if options.get('overwrite') is False else 'T'}"]
         if options.get("verify"):
             fields.append("RequireChecksumVerification: true")
-        if work.streams > 1 or "streams" in task.scenario.matrix.factors:
+        if options.get("own_streams"):
+            fields.append("X-Number-Of-Streams: 0")
+        elif work.streams > 1 or "streams" in task.scenario.matrix.factors:
             fields.append(f"X-Number-Of-Streams: {work.streams}")
         for field in fields:
             argv += ["--header", field]

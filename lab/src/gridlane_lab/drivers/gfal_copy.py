@@ -75,8 +75,8 @@ class GfalCopy(InstalledTool):
             argv += ["--cert", str(task.credentials["proxy"])]
         # Its own limit of 1800 s would look like a failure of the tool.
         argv += ["--timeout", "100000", *flags_of(task)]
-        if "token" in task.credentials:
-            environment["BEARER_TOKEN"] = task.credentials["token"].read_text().strip()
+        if (token := task.token) is not None:
+            environment["BEARER_TOKEN"] = token
         return Command((*argv, _place(source), _place(task.target)), environment_of(task, environment))
 
     def said(self, task: Task, output: Output) -> Reading:

@@ -56,7 +56,8 @@ class GlobusUrlCopy(InstalledTool):
         """The last line of its performance: bytes, the mean rate, and that of the last moment."""
         text = text_of(output.stdout).replace("\r", "\n")
         counts = re.findall(r"^\s*(\d+) bytes\s+[\d.]+ MB/sec avg", text, re.M)
-        said = failure(output, text_of(output.stderr), text)
+        # Causes go on in lines that are indented.
+        said = failure(output, re.sub(r"\n {2,}", " ", text_of(output.stderr)), text)
         moved = int(counts[-1]) if counts else None
         return Reading(
             # Its last line is not always printed at the end.

@@ -125,6 +125,7 @@ def reading_of_cp(output: Output) -> Reading:
         verified_s=verified,
         sources_used=len(used) if sources else None,
         connections=sum(_int(source.get("connections")) or 0 for source in sources) if sources else None,
+        source_connections={str(source["url"]): _int(source.get("connections")) or 0 for source in sources},
         retries=retries,
         checksum_compared=summary.get("verification") == "verified" if summary else None,
         http_status=_int(error.get("http_status")),
@@ -132,10 +133,18 @@ def reading_of_cp(output: Output) -> Reading:
         error_phase=_PHASES.get(str(error.get("class"))) if error else text.get("error_phase"),
         error=str(error.get("message")) if error else text.get("error"),
         source_bytes={str(source["url"]): int(source.get("bytes") or 0) for source in sources},
+        source_wasted_bytes={
+            str(source["url"]): max(0, received - int(source.get("bytes") or 0))
+            for source in sources
+            if (received := _int(source.get("received_bytes"))) is not None
+        },
     )
 
 
 def _scope(error: Mapping[str, Any]) -> str | None:
+    if error.get("class") == "denied" and error.get("fault") == "caller" and error.get("http_status") is None:
+        # Nobody was asked: a credential that has expired is not sent.
+        return "client"
     return _SCOPES_OF_CLASSES.get(str(error.get("class"))) or _SCOPES.get(str(error.get("fault")))
 
 

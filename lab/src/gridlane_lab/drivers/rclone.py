@@ -52,9 +52,8 @@ class Rclone(InstalledTool):
         if task.authority_file is not None:
             argv += ["--ca-cert", str(task.authority_file)]
         environment = environment_of(task)
-        if "token" in task.credentials:
+        if (token := task.token) is not None:
             # A field of the back end http; of webdav its own option.
-            token = task.credentials["token"].read_text().strip()
             environment["RCLONE_WEBDAV_BEARER_TOKEN"] = token
             environment["RCLONE_HTTP_HEADERS"] = f"Authorization,Bearer {token}"
         places = [_remote(place, backend) if is_url(place) else place for place in (source, task.target)]

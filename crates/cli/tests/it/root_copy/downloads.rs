@@ -1,6 +1,7 @@
 //! One file from one server.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use super::{random, server_with};
 use crate::support::client::{Running, cp, cp_r, gridlane, run};
@@ -116,6 +117,33 @@ fn what_was_verified_is_not_fetched_again_after_a_kill() {
     let again = relay.bytes() - before;
     let most = (size as u64 - resumed) * 1001 / 1000 + outcome.number("extra_bytes") + MIB as u64;
     assert!(again <= most, "{again} bytes were sent where {most} were missing");
+}
+
+#[test]
+fn a_connection_has_no_more_requests_than_the_server_takes_at_once() {
+    let bytes = content(906, 50 * MIB);
+    let server = server_with(&bytes);
+    // So far and so slow that there are several connections, and none has all of its first request, of a MiB, when the rest is held.
+    let ways = Ways {
+        rate: 1_000_000,
+        delay: Duration::from_millis(150),
+        holds_after: 4_000_000,
+        ..Ways::default()
+    };
+    let relay = Relay::to(server.port(), ways);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let copy = Running::start(cp(relay.url("root", "f"), &target));
+    until("no more is passed on", || relay.bytes() >= 4_000_000);
+    let held = Instant::now();
+    until("it could ask for more", || held.elapsed() > Duration::from_millis(300));
+    // XRootD's maxPio. One connection is not a lane's: the checksum is asked for on it.
+    let (reads, most) = (relay.reads(), 4 * relay.connections());
+    copy.kill();
+    assert!(
+        reads > relay.connections() && reads <= most,
+        "{reads} requests where {most} were to be expected"
+    );
 }
 
 #[test]

@@ -41,6 +41,7 @@ struct Shared {
     connections: AtomicUsize,
     bytes: AtomicU64,
     damaged: AtomicUsize,
+    reads: AtomicUsize,
     turns: Mutex<Turns>,
 }
 
@@ -71,6 +72,7 @@ impl Relay {
             connections: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             damaged: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
             turns: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
@@ -102,9 +104,14 @@ impl Relay {
         self.shared.bytes.load(Relaxed)
     }
 
-    /// Passes on what it gets from now on. Connections of which it holds bytes end.
+    /// Passes on what it gets from now on, on new connections. Those that are there end.
     pub(crate) fn go_on(&self) {
         self.shared.go_on();
+    }
+
+    /// Requests for bytes or pages over root:// so far.
+    pub(crate) fn reads(&self) -> usize {
+        self.shared.reads.load(Relaxed)
     }
 
     /// Answers that were damaged so far.
@@ -132,10 +139,15 @@ impl Shared {
         self.released.1.notify_all();
     }
 
-    /// Waits where bytes are held. True if they are to be passed on.
+    /// True until [`Relay::go_on`].
+    fn is_to_hold(&self) -> bool {
+        self.ways.holds_after > 0 && !*self.released.0.lock().unwrap()
+    }
+
+    /// Waits where bytes of a connection from before [`Relay::go_on`] are held. True if they are to be passed on.
     fn passes(&self) -> bool {
         let mut released = self.released.0.lock().unwrap();
-        if *released || self.ways.holds_after == 0 || self.bytes.load(Relaxed) < self.ways.holds_after {
+        if !*released && self.bytes.load(Relaxed) < self.ways.holds_after {
             return true;
         }
         while !*released {
@@ -157,6 +169,7 @@ fn converse(mut client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> 
     let (answering, asking) = (Arc::clone(shared), Arc::clone(&asked));
     let answers = std::thread::spawn(move || answer(from_server, to_client, &asking, &answering));
     let begun = asked.load(Relaxed);
+    let mut requests = Requests::default();
     let mut buf = vec![0; 1 << 16];
     loop {
         match client.read(&mut buf) {
@@ -164,6 +177,7 @@ fn converse(mut client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> 
             Ok(count) => {
                 let delivered = shared.turns.lock().unwrap().delivered;
                 asked.fetch_max(delivered.max(begun) + 1, Relaxed);
+                shared.reads.fetch_add(requests.reads_in(&buf[..count]), Relaxed);
                 if server.write_all(&buf[..count]).is_err() {
                     break;
                 }
@@ -179,10 +193,11 @@ fn converse(mut client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> 
 fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, shared: &Arc<Shared>) {
     let (late, due) = mpsc::sync_channel::<(Instant, usize, Vec<u8>)>(64);
     let delivering = Arc::clone(shared);
+    let may_be_held = shared.is_to_hold();
     let delivery = std::thread::spawn(move || {
         for (at, round_trips, bytes) in due {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if !delivering.passes() {
+            if may_be_held && !delivering.passes() {
                 break;
             }
             {
@@ -225,6 +240,42 @@ fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, sha
     }
     drop(late);
     let _ = delivery.join();
+}
+
+/// Finds the requests in what a client sends.
+struct Requests {
+    head: Vec<u8>,
+    /// Bytes up to the next head: first of all the handshake.
+    left: usize,
+}
+
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests { head: Vec::new(), left: 20 }
+    }
+}
+
+impl Requests {
+    /// The number of requests for bytes or pages whose heads end in these bytes.
+    fn reads_in(&mut self, mut bytes: &[u8]) -> usize {
+        let mut reads = 0;
+        while !bytes.is_empty() {
+            let skipped = self.left.min(bytes.len());
+            self.left -= skipped;
+            bytes = &bytes[skipped..];
+            let (head, rest) = bytes.split_at(bytes.len().min(24 - self.head.len()));
+            self.head.extend_from_slice(head);
+            bytes = rest;
+            if self.head.len() == 24 {
+                reads += usize::from(
+                    [3013_u16, 3030].map(u16::to_be_bytes).contains(&[self.head[2], self.head[3]]),
+                );
+                self.left = u32::from_be_bytes(self.head[20..24].try_into().unwrap()) as usize;
+                self.head.clear();
+            }
+        }
+        reads
+    }
 }
 
 /// Finds the pages in what a server sends.

@@ -6,6 +6,8 @@
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 
+use crate::random::random;
+
 /// Random bytes of a key: as many as XRootD's clients take.
 const KEY_BYTES: usize = 12;
 /// The time, in seconds, within which the destination is to come to the source. A destination that has other copies to make
@@ -18,16 +20,7 @@ pub(super) struct Key(Secret);
 impl Key {
     /// A new one, which cannot be guessed.
     pub(super) fn new() -> Result<Key> {
-        let mut random = [0; KEY_BYTES];
-        let failed = |cause: rustix::io::Errno| {
-            Error::local_io("the system has no random numbers", &std::io::Error::from(cause))
-        };
-        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        if filled.map_err(failed)? < random.len() {
-            return Err(
-                Error::new(ErrorKind::Other, "the system has too few random numbers").fault(Fault::Local)
-            );
-        }
+        let random = random::<KEY_BYTES>()?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Key(Secret::new(digits)))
     }

@@ -1,0 +1,48 @@
+//! Credentials that we read and make, and certificates of peers.
+
+use std::time::Duration;
+
+// --- Credentials that we read ------------------------------------------------------------------
+
+/// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
+pub const VOMS_CERTIFICATES_MAX: usize = 16;
+/// Certificates that one of them brings for its own signature: a server's and the authorities above it.
+pub const VOMS_ISSUERS_MAX: usize = 8;
+/// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
+pub const VOMS_ELEMENTS_MAX: usize = 64;
+/// Groups and roles of one client, in all of them together: each is in every line of the logs.
+pub const VOMS_FQANS_MAX: usize = 256;
+/// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
+pub const VOMS_FQAN_BYTES_MAX: usize = 640;
+/// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
+pub const VOMS_SKEW_MAX_S: i64 = 300;
+/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
+pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
+/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+/// Rate that a copy is assumed to have when it is asked if a credential outlives it: half of a 1 Gb/s link, which is
+/// what a worker node has to itself on a bad day.
+pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
+/// Time that a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
+pub const CREDENTIAL_SPARE_S: i64 = 60;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;
+
+// --- Certificates ------------------------------------------------------------------------------
+
+/// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
+/// proxies.
+pub const CHAIN_CERTIFICATES_MAX: usize = 24;
+/// Bytes of all of them: rustls takes messages of 64 KiB in a handshake; attributes of several organisations take 20 KiB.
+pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
+/// Signatures looked at for one chain, along all ways that are tried: a few more than the longest way has.
+pub const CHAIN_SIGNATURES_MAX: usize = 48;
+/// Bytes of a serial number (RFC 5280, 4.1.2.2).
+pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
+/// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have
+/// ten.
+pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;
