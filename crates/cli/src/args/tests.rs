@@ -73,7 +73,7 @@ fn long_help_tells_more_than_the_list_of_commands() {
         ("serve", "SIGHUP does it at once"),
         ("mv", "use `cp`, then `rm`"),
         ("doctor", "limits and buffers of the kernel"),
-        ("probe", "what could not be removed is named"),
+        ("probe", "what is, or may be, still there is named"),
         ("completion", "source <(gridlane completion bash)"),
         ("man", "man -l"),
         ("wan", "Nothing outside the namespaces changes"),
