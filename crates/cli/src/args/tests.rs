@@ -76,7 +76,7 @@ fn long_help_tells_more_than_the_list_of_commands() {
         ("mv", "use `cp`, then `rm`"),
         ("doctor", "limits and buffers of the kernel"),
         ("read", "Each run opens the file anew"),
-        ("probe", "what could not be removed is named"),
+        ("probe", "what is, or may be, still there is named"),
         ("completion", "source <(gridlane completion bash)"),
         ("man", "man -l"),
         ("wan", "Nothing outside the namespaces changes"),
