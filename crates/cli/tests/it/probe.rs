@@ -265,8 +265,9 @@ fn a_server_that_falls_silent_is_slow() {
     const STALLS_AT: usize = 25_000_000;
     let object = Object::bare(&content(4006, 30_000_000));
     let server = Rogue::start(move |request| match request.path.as_str() {
-        "/later" if request.method != "PUT" => object.answer(request).cut_at(STALLS_AT, Then::Stall),
-        "/soon" if request.method != "PUT" => object.answer(request).cut_at(200_000, Then::Stall),
+        "/later" if request.is_get() => object.answer(request).cut_at(STALLS_AT, Then::Stall),
+        "/soon" if request.is_get() => object.answer(request).cut_at(200_000, Then::Stall),
+        "/later" | "/soon" if request.method == "HEAD" => object.answer(request),
         _ => bare(request),
     });
     let url = server.url("");
