@@ -17,6 +17,7 @@ use crate::budget::Purpose;
 use crate::cost::Path;
 use crate::fill::Fill;
 use crate::lane::{Lane, Request, Source, State};
+use crate::parts::Parts;
 use crate::payload::Payload;
 use crate::reader::Reader;
 use crate::settings::Policy;
@@ -287,10 +288,12 @@ impl<P: Payload> Reader<P> {
     /// The parts of `range` that are neither there, nor on their way, nor queued.
     fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
-        for gap in self.pages.present().missing(range) {
+        for gap in self.pages.present().gaps(range) {
             self.owed.missing(gap, &mut free);
         }
-        free.into_iter().flat_map(|part| self.queue.missing(part)).collect()
+        let mut unqueued = Vec::new();
+        free.into_iter().for_each(|part| self.queue.missing(part, &mut unqueued));
+        unqueued
     }
 
     fn send_fills(&mut self, now: Time) {
@@ -398,8 +401,13 @@ impl<P: Payload> Reader<P> {
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
         let missing = |scope: ByteRange| {
-            let there: u64 = self.pages.present().intersection(scope).iter().map(|part| part.len()).sum();
-            scope.len() - there
+            let present = self.pages.present();
+            let there = if scope == whole {
+                present.len()
+            } else {
+                present.within(scope).map(|part| part.len()).sum()
+            };
+            scope.len().saturating_sub(there)
         };
         let price_s = |scope: ByteRange| path.bulk_s(missing(scope) as f64);
         let is_worth = |price_s: f64| rent_s >= self.settings.bulk_share * (spent_s + price_s);
@@ -439,15 +447,14 @@ impl<P: Payload> Reader<P> {
         }
         lane.requests.push_back(request);
         lane.outstanding_bytes += bytes;
-        for range in &ranges {
-            self.owed.put(*range, request);
-        }
+        let missing = Parts::new(ranges.clone());
+        self.owed.put_all(missing.clone(), request);
         self.requests.insert(
             request,
             Request {
                 lane: id,
                 purpose,
-                missing: ranges.iter().copied().collect(),
+                missing,
                 bytes,
                 elements: ranges.len(),
                 sent_at: now,
@@ -495,7 +502,7 @@ impl<P: Payload> Reader<P> {
         let (mut taken, mut left) = (Vec::new(), bytes);
         for part in request.missing.iter().rev() {
             for wanted in self.waits.wanted(part).into_iter().rev() {
-                let is_owed_by_it = self.owed.within(wanted).all(|(_, by)| by == last);
+                let is_owed_by_it = self.owed.within(wanted).iter().all(|(_, by)| *by == last);
                 if !is_owed_by_it || left < READ_SPLIT_BYTES_MIN.min(wanted.len()) {
                     continue;
                 }

@@ -65,14 +65,16 @@ impl Fill {
         queue: &Queue,
     ) -> Option<ByteRange> {
         let (mut at, step) = (from, bytes.saturating_mul(LOOK_REQUESTS));
-        let mut free = Vec::new();
+        let (mut free, mut unqueued) = (Vec::new(), Vec::new());
         while at < to {
             let look = ByteRange::new(at, at.saturating_add(step).min(to));
-            for gap in present.missing(look) {
+            for gap in present.gaps(look) {
                 free.clear();
                 owed.missing(gap, &mut free);
                 for part in &free {
-                    if let Some(part) = queue.missing(*part).into_iter().next() {
+                    unqueued.clear();
+                    queue.missing(*part, &mut unqueued);
+                    if let Some(part) = unqueued.first() {
                         let (now, _) = part.split_at(part.start() + bytes);
                         self.cursor = now.end();
                         return Some(now);

@@ -52,7 +52,7 @@
 //! # Reading order
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
-//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
+//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
 //! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
 //! [`mod@format`].
 //!
@@ -77,6 +77,7 @@ pub mod format;
 mod lane;
 mod owed;
 pub mod pages;
+mod parts;
 mod payload;
 mod reader;
 mod rental;
