@@ -140,7 +140,11 @@ mod tests {
                         *cell = None;
                     }
                 }
-                if puts { owed.put(range, RequestId(request)) } else { owed.take(range, RequestId(request)) }
+                if puts {
+                    owed.put(range, RequestId(request));
+                } else {
+                    owed.take(range, RequestId(request));
+                }
                 prop_assert_eq!(owed.bytes(), model.iter().flatten().count() as u64);
                 let mut found = [None; 64];
                 for (part, request) in owed.within(ByteRange::new(0, 64)) {
