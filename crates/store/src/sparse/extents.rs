@@ -253,56 +253,45 @@ mod tests {
     const SPACE: u64 = 40_000;
 
     proptest! {
-        /// Under insertions and removals, every byte is where the last one to bring it has put it, or was removed with its block.
+        /// Under insertions and removals, each block is where the last one to bring it has put it, or was removed.
         #[test]
-        fn agrees_with_an_array(
+        fn agrees_with_a_list_of_blocks(
             steps in prop::collection::vec((any::<bool>(), 0..SPACE, 1..9000_u64), 1..40),
             probe in (0..SPACE, 0..9000_u64),
         ) {
             let mut extents = Extents::default();
-            // Of each byte: its place in the data file, and the number of the extent that brought it.
-            let mut model: Vec<Option<(u64, usize)>> = vec![None; SPACE as usize];
+            // Of each block: its bytes, its place in the data file, and the number of the extent that brought it.
+            let mut model: Vec<(ByteRange, u64, u32)> = Vec::new();
             let mut data_at = 32;
             for (number, (insert, start, len)) in steps.into_iter().enumerate() {
                 let range = ByteRange::new(start, (start + len).min(SPACE));
-                let touched: Vec<(u64, usize)> = (range.start()..range.end())
-                    .filter_map(|at| model[at as usize].map(|(_, by)| (at / SPARSE_BLOCK_BYTES, by)))
-                    .collect();
-                for (at, cell) in model.iter_mut().enumerate() {
-                    if cell.is_some_and(|(_, by)| touched.contains(&(at as u64 / SPARSE_BLOCK_BYTES, by))) {
-                        *cell = None;
-                    }
-                }
+                model.retain(|(block, ..)| block.intersection(range).is_empty());
                 if insert {
                     extents.insert(range, data_at, &vec![number as u32; count_blocks(range)]);
-                    for at in range.start()..range.end() {
-                        model[at as usize] = Some((data_at + at - range.start(), number));
-                    }
+                    let place = |block: ByteRange| data_at + block.start() - range.start();
+                    model.extend(blocks_of(range).map(|block| (block, place(block), number as u32)));
                     data_at += range.len();
                 } else {
                     extents.remove_blocks(range);
                 }
             }
-            let mut there = vec![None; SPACE as usize];
+            model.sort_unstable();
+            let mut found = Vec::new();
             for record in extents.covering(ByteRange::new(0, SPACE)) {
                 prop_assert_eq!(record.checksums.len(), count_blocks(record.extent));
-                for at in record.extent.start()..record.extent.end() {
-                    let block = at / SPARSE_BLOCK_BYTES - record.extent.start() / SPARSE_BLOCK_BYTES;
-                    there[at as usize] = Some((
-                        record.data_at + at - record.extent.start(),
-                        record.checksums[block as usize] as usize,
-                    ));
+                for (block, number) in blocks_of(record.extent).zip(&record.checksums) {
+                    found.push((block, record.data_at + block.start() - record.extent.start(), *number));
                 }
             }
-            prop_assert!(there == model);
-            prop_assert_eq!(extents.bytes(), model.iter().flatten().count() as u64);
-            prop_assert_eq!(extents.present().len(), extents.bytes());
+            prop_assert_eq!(&found, &model);
+            let present: RangeSet = model.iter().map(|(block, ..)| *block).collect();
+            prop_assert_eq!((extents.bytes(), extents.present()), (present.len(), present.clone()));
             let range = ByteRange::new(probe.0, (probe.0 + probe.1).min(SPACE));
-            let missing: RangeSet = extents.missing(range).into_iter().collect();
-            for at in range.start()..range.end() {
-                prop_assert_eq!(missing.contains(ByteRange::at(at, 1)), model[at as usize].is_none());
-            }
+            prop_assert_eq!(extents.missing(range), present.missing(range));
             prop_assert_eq!(extents.runs().iter().map(|(run, ..)| run.len()).sum::<u64>(), extents.bytes());
+            for (block, data_at, _) in model {
+                prop_assert!(extents.is_at(block, data_at) && !extents.is_at(block, data_at + 1));
+            }
         }
     }
 }

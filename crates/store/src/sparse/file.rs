@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use gridlane_core::limits::{SPARSE_EXTENT_BYTES_MAX, SPARSE_USES_NOTED};
@@ -25,20 +25,20 @@ const SCRATCH_BYTES: usize = 8192;
 pub(super) struct Cache {
     pub(super) budget: Budget,
     /// The process that opened it.
-    process: u32,
+    process: AtomicU32,
     /// Files that are open.
     files: Mutex<HashMap<Name, Weak<Inner>>>,
 }
 
 impl Cache {
     pub(super) fn new(budget: Budget) -> Cache {
-        Cache { budget, process: std::process::id(), files: Mutex::default() }
+        Cache { budget, process: AtomicU32::new(std::process::id()), files: Mutex::default() }
     }
 
     /// True in the process that opened it. In others, locks may be held by threads that do not exist there, and two writers
     /// would write over each other.
     pub(super) fn is_own(&self) -> bool {
-        std::process::id() == self.process
+        std::process::id() == self.process.load(Ordering::Relaxed)
     }
 
     /// Opens a file, or finds it among those that are open.
@@ -396,19 +396,14 @@ mod tests {
     #[test]
     fn behind_a_fork_nothing_is_there_and_nothing_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
-        let mut opened = SparseCache::open(directory.path(), SparseLimits::default()).unwrap();
+        let cache = SparseCache::open(directory.path(), SparseLimits::default()).unwrap();
         let key = FileKey::new("u", &Url::parse_absolute("https://h/f").unwrap(), 100, "\"v\"").unwrap();
-        let cache = Arc::get_mut(&mut opened.0).unwrap();
-        cache.process += 1;
-        assert!(opened.file(&key).is_err());
-        Arc::get_mut(&mut opened.0).unwrap().process -= 1;
-        let file = opened.file(&key).unwrap();
+        let file = cache.file(&key).unwrap();
         assert_eq!(file.write(0, b"abc").unwrap(), 3);
-        drop(opened);
-        let mut inner = Arc::try_unwrap(file.0).unwrap();
-        let cache = Arc::get_mut(&mut inner.cache).unwrap();
-        cache.process += 1;
-        let file = SparseFile(Arc::new(inner));
+        cache.0.process.fetch_add(1, Ordering::Relaxed);
+        let _files = lock(&cache.0.files);
+        assert!(cache.file(&key).is_err());
+        assert_eq!(cache.used_bytes(), 0);
         // As if threads of the parent had held them.
         let (held, also) = (file.clone(), file.clone());
         let (_writing, _state) = (lock(&held.0.writing), lock(&also.0.state));

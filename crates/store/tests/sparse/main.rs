@@ -2,6 +2,8 @@
 //!
 //! The content of every file follows from its seed and the offset, so that any byte that is read can be judged.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod common;
 mod processes;
 
