@@ -53,11 +53,15 @@
 //!
 //! # What it costs
 //!
-//! One core at about 3 GHz, files in the page cache of ext4, n = 5, the median; beside it the spread:
+//! One core of an AMD EPYC, files in the page cache of ext4, five runs: the median, and the least and the most in MB/s.
 //!
 //! | | write | read |
 //! | --- | --- | --- |
-//! | FIGURES
+//! | pages of 64 KiB | 2273 (1851 to 2377) | 4790 (4160 to 4970) |
+//! | extents of 1 kB at random places | 293 (253 to 309), 3.4 us each | 690 (506 to 711), 1.4 us each |
+//! | 1 kB at random places of pages of 64 KiB | | 308 (264 to 331), 3.2 us each |
+//!
+//! To open a file with 100,000 extents of 1 kB takes 34 ms (31 to 44), and to list them 12 ms (11 to 15).
 //!
 //! `cargo run --release -p gridlane-store --example sparse_cost -- DIRECTORY` prints them.
 //!

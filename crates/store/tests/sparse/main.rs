@@ -149,6 +149,29 @@ fn an_index_or_data_of_any_length_is_good_for_a_beginning() {
 }
 
 #[test]
+fn records_of_lost_bytes_are_gone_before_others_come_to_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    prepared(directory.path());
+    let names = files_in(directory.path());
+    // A crash has kept the index and the first two extents.
+    File::options().write(true).open(&names[0]).unwrap().set_len(32 + 2000 + 100).unwrap();
+    let before = fs::metadata(&names[1]).unwrap();
+    let file = open(directory.path()).file(&key("f", SIZE_BYTES)).unwrap();
+    assert_eq!(
+        file.present(),
+        RangeSet::from_iter([ByteRange::new(100, 2100)]),
+        "without a look at the bytes"
+    );
+    let after = fs::metadata(&names[1]).unwrap();
+    assert!(after.ino() != before.ino() && after.len() < before.len(), "the index is another one");
+    assert_eq!(write(&file, 100_000, 10_000), 10_000);
+    drop(file);
+    let file = open(directory.path()).file(&key("f", SIZE_BYTES)).unwrap();
+    assert_eq!(check(&file, SIZE_BYTES), 12_000);
+    assert_eq!((file.present().len(), file.damaged_bytes()), (12_000, 0));
+}
+
+#[test]
 fn files_of_another_version_or_name_do_not_count() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
