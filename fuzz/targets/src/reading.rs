@@ -153,9 +153,12 @@ fn script(data: &[u8], id: FileId, head: Vec<u8>) -> (Vec<u8>, Vec<Record>, usiz
                 false
             }
             0xf8..0xfc => {
-                // At least a byte of it is left: nothing at all would be no damage.
+                // At least a byte of it is left: nothing at all would be no damage. And the next record must not begin with the
+                // very byte that is cut off.
                 let left = 1 + (byte(6) << 8 | byte(7)) as usize % (index.len() - begin - 1);
+                let cut = index[begin + left];
                 index.truncate(begin + left);
+                index.push(!cut);
                 false
             }
             0xfc.. => {
