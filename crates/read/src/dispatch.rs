@@ -55,7 +55,7 @@ impl<P: Payload> Reader<P> {
             return;
         }
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
-        if self.is_whole() && self.sources.iter().all(is_heard) {
+        if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
             return;
         }
@@ -288,7 +288,9 @@ impl<P: Payload> Reader<P> {
     fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
         for gap in self.pages.present().missing(range) {
-            self.owed.missing(gap, &mut free);
+            for far in self.stored.ranges.missing(gap) {
+                self.owed.missing(far, &mut free);
+            }
         }
         free.into_iter().flat_map(|part| self.queue.missing(part)).collect()
     }
@@ -304,7 +306,9 @@ impl<P: Payload> Reader<P> {
             let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
             let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
             let bytes = rest.div_ceil(lanes).max(window).clamp(READ_SPLIT_BYTES_MIN, cap).min(room);
-            let Some(part) = fill.next(bytes, false, self.pages.present(), &self.owed, &self.queue) else {
+            let Some(part) =
+                fill.next(bytes, false, [self.pages.present(), &self.stored.ranges], &self.owed, &self.queue)
+            else {
                 self.fills.pop_front();
                 continue;
             };
@@ -368,8 +372,13 @@ impl<P: Payload> Reader<P> {
                 break;
             }
             let Some((id, room)) = self.lane_for(Purpose::Bulk, &path, now) else { break };
-            let Some(part) = bulk.next(bytes.min(room), true, self.pages.present(), &self.owed, &self.queue)
-            else {
+            let Some(part) = bulk.next(
+                bytes.min(room),
+                true,
+                [self.pages.present(), &self.stored.ranges],
+                &self.owed,
+                &self.queue,
+            ) else {
                 is_done = true;
                 break;
             };
@@ -397,10 +406,7 @@ impl<P: Payload> Reader<P> {
         }
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
-        let missing = |scope: ByteRange| {
-            let there: u64 = self.pages.present().intersection(scope).iter().map(|part| part.len()).sum();
-            scope.len() - there
-        };
+        let missing = |scope: ByteRange| self.far_bytes(scope);
         let price_s = |scope: ByteRange| path.bulk_s(missing(scope) as f64);
         let is_worth = |price_s: f64| rent_s >= self.settings.bulk_share * (spent_s + price_s);
         let scope = if missing(whole) == 0 {

@@ -53,7 +53,7 @@
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
 //! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
-//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
+//! `stored`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
 //! [`mod@format`].
 //!
 //! # Memory
@@ -81,6 +81,7 @@ mod payload;
 mod reader;
 mod rental;
 mod settings;
+mod stored;
 mod stream;
 pub mod vector;
 mod waits;

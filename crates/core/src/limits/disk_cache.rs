@@ -1,5 +1,7 @@
 //! Limits of the disk cache of remotely read files.
 
+use std::time::Duration;
+
 use super::reading::READ_PAGE_BYTES;
 
 /// Bytes of the cache on disk unless the application says otherwise.
@@ -26,6 +28,14 @@ pub const SPARSE_DATA_WASTE_BYTES: u64 = 1024 * 1024;
 pub const SPARSE_USES_NOTED: u64 = 1024;
 /// Attempts to open a file that other processes make and remove meanwhile.
 pub const SPARSE_ATTEMPTS_MAX: usize = 8;
+/// Bytes of one file that wait to be written: what comes while they do is not kept. A disk that is slower than the path for
+/// longer than a third of a second at 100 MB/s loses some.
+pub const SPARSE_WAITING_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Time in which a disk gives a piece of a file that is read: then the servers are asked instead.
+pub const SPARSE_PATIENCE: Duration = Duration::from_secs(5);
+/// Time after which a change of a file over root:// counts as the last one: the server tells it in whole seconds, and a second
+/// change within one would not show.
+pub const SPARSE_SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 const _: () = {
     assert!(READ_PAGE_BYTES.is_multiple_of(SPARSE_BLOCK_BYTES));

@@ -2,6 +2,8 @@
 
 use gridlane_read::Settings;
 
+use super::disk::ReadCache;
+
 /// The way in which a remote file is read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
@@ -11,6 +13,8 @@ pub struct ReadOptions {
     /// then they come by as many reads as there are ranges, since vectors have no checksums. Without it ranges that are
     /// alone and those that fill the page map are compared.
     pub checks_every_page: bool,
+    /// Where what is read is kept on the disk, and looked for first.
+    pub cache: Option<ReadCache>,
     /// The file's checksum is not asked for when all of its bytes are there.
     pub skips_proof: bool,
 }
