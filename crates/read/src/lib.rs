@@ -53,7 +53,7 @@
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
 //! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
-//! `stored`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
+//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
 //! [`mod@format`].
 //!
 //! # Memory
@@ -79,6 +79,7 @@ mod owed;
 pub mod pages;
 mod payload;
 mod reader;
+mod recall;
 mod rental;
 mod settings;
 mod stored;

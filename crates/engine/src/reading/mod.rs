@@ -13,7 +13,7 @@
 //! A lane is a connection with the file open, as for copies, and shares with them the version that a source has, the judgement
 //! of heads, redirects, and the reads of XRootD's protocol with checksums of pages.
 //!
-//! With a cache (`disk`), bytes that earlier readers have brought come from the disk, and those that lanes bring are kept there.
+//! With a cache (`disk`, `kept`), bytes that earlier readers have brought come from the disk, and those that lanes bring are kept there.
 //!
 //! When all bytes of a file are in memory they are compared with the checksum that a server states (`proof`).
 //!
@@ -25,6 +25,7 @@ mod clock;
 mod disk;
 mod file;
 mod http;
+mod kept;
 mod lane;
 mod options;
 mod piece;
@@ -34,10 +35,9 @@ mod shared;
 mod stored;
 
 pub use call::{Reading, Ready};
-pub use disk::ReadCache;
 pub use file::RemoteFile;
 pub use gridlane_read::cost::Path;
 pub use gridlane_read::{Explain, Hint, Policy, Purpose, Settings};
 pub use gridlane_store::sparse::{SparseCache, SparseLimits};
-pub use options::ReadOptions;
+pub use options::{ReadCache, ReadOptions};
 pub use proof::Proof;

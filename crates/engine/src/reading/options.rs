@@ -1,8 +1,7 @@
 //! The options of a file that is read.
 
 use gridlane_read::Settings;
-
-use super::disk::ReadCache;
+use gridlane_store::sparse::SparseCache;
 
 /// The way in which a remote file is read.
 #[derive(Clone, Debug, Default)]
@@ -17,4 +16,14 @@ pub struct ReadOptions {
     pub cache: Option<ReadCache>,
     /// The file's checksum is not asked for when all of its bytes are there.
     pub skips_proof: bool,
+}
+
+/// Where what is read is kept.
+#[derive(Clone, Debug)]
+pub struct ReadCache {
+    /// The directory.
+    pub cache: SparseCache,
+    /// The user as servers know it, without secrets; empty for nobody in particular. What one user has read is not looked for
+    /// by another.
+    pub user: String,
 }

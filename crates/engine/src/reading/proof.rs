@@ -88,8 +88,8 @@ pub(super) async fn prove(shared: Weak<Shared>) {
         format!("the bytes that were read have the checksum {found}, and the server states {stated}");
     let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(&url);
     shared.state().proof = Proof::Wrong(error.clone());
-    shared.forget_kept().await;
     shared.distrust(error);
+    shared.forget_kept().await;
 }
 
 /// What is there from a place of the file on.

@@ -102,7 +102,7 @@ fn a_version_without_a_strong_name_is_not_cached_and_says_so() {
     {
         let directory = scratch.path().join("cache");
         for _ in 0..2 {
-            let opened = open(&[url.clone()], &directory, Policy::Vector);
+            let opened = open(std::slice::from_ref(&url), &directory, Policy::Vector);
             opened.check(&scattered(5304, bytes.len(), 100, 1500), &bytes);
             let explain = opened.explain();
             assert!(explain.to_string().contains(words), "{explain}");
@@ -185,10 +185,13 @@ fn damage_on_the_disk_costs_a_request_and_no_wrong_byte() {
     assert_eq!(read(false), 0);
     let path = files(&directory, "data").pop().unwrap();
     let mut data = fs::read(&path).unwrap();
-    let middle = data.len() / 2;
-    data[middle] ^= 1;
+    // A byte that is read: those of filled gaps are there as well.
+    let long = ranges.iter().find(|range| range.len() > 1000).unwrap();
+    let sought = &bytes[long.start() as usize..][..16];
+    let place = data.windows(16).position(|window| window == sought).unwrap();
+    data[place] ^= 1;
     fs::write(&path, data).unwrap();
-    assert_eq!(read(true), 1);
+    assert!((1..=2).contains(&read(true)), "one block, in which two ranges may be");
     assert_eq!(read(false), 0, "it was written again");
 }
 
