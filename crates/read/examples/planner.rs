@@ -75,7 +75,8 @@ impl Bench {
                     result?;
                     self.ended = true;
                 }
-                Action::RangeDone { .. } | Action::TakeBack { .. } => {}
+                // Nothing is stored here.
+                Action::RangeDone { .. } | Action::TakeBack { .. } | Action::Recall { .. } => {}
                 Action::Close { lane } => {
                     self.asked.remove(&lane);
                 }

@@ -56,7 +56,7 @@ impl<P: Payload> Reader<P> {
             return;
         }
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
-        if self.is_whole() && self.sources.iter().all(is_heard) {
+        if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
             return;
         }
@@ -289,7 +289,7 @@ impl<P: Payload> Reader<P> {
     fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
         for gap in self.pages.present().gaps(range) {
-            self.owed.missing(gap, &mut free);
+            self.stored.ranges.gaps(gap).for_each(|far| self.owed.missing(far, &mut free));
         }
         let mut unqueued = Vec::new();
         free.into_iter().for_each(|part| self.queue.missing(part, &mut unqueued));
@@ -307,7 +307,9 @@ impl<P: Payload> Reader<P> {
             let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
             let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
             let bytes = rest.div_ceil(lanes).max(window).clamp(READ_SPLIT_BYTES_MIN, cap).min(room);
-            let Some(part) = fill.next(bytes, false, self.pages.present(), &self.owed, &self.queue) else {
+            let Some(part) =
+                fill.next(bytes, false, [self.pages.present(), &self.stored.ranges], &self.owed, &self.queue)
+            else {
                 self.fills.pop_front();
                 continue;
             };
@@ -371,8 +373,13 @@ impl<P: Payload> Reader<P> {
                 break;
             }
             let Some((id, room)) = self.lane_for(Purpose::Bulk, &path, now) else { break };
-            let Some(part) = bulk.next(bytes.min(room), true, self.pages.present(), &self.owed, &self.queue)
-            else {
+            let Some(part) = bulk.next(
+                bytes.min(room),
+                true,
+                [self.pages.present(), &self.stored.ranges],
+                &self.owed,
+                &self.queue,
+            ) else {
                 is_done = true;
                 break;
             };
@@ -400,15 +407,7 @@ impl<P: Payload> Reader<P> {
         }
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
-        let missing = |scope: ByteRange| {
-            let present = self.pages.present();
-            let there = if scope == whole {
-                present.len()
-            } else {
-                present.within(scope).map(|part| part.len()).sum()
-            };
-            scope.len().saturating_sub(there)
-        };
+        let missing = |scope: ByteRange| self.far_bytes(scope);
         let price_s = |scope: ByteRange| path.bulk_s(missing(scope) as f64);
         let is_worth = |price_s: f64| rent_s >= self.settings.bulk_share * (spent_s + price_s);
         let scope = if missing(whole) == 0 {

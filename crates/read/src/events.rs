@@ -29,6 +29,9 @@ impl<P: Payload> Reader<P> {
             Event::Failed { request, error } => self.done(now, request, Some(error)),
             Event::WholeBody { request } => self.whole_body(now, request),
             Event::Lost { lane, loss, error } => self.lost(now, lane, loss, error),
+            Event::Stored { source, ranges } => self.store(source, ranges),
+            Event::Recalled { offset, payload } => self.recalled(now, offset, &payload),
+            Event::Unstored { range } => self.unstore(range),
             Event::Dead { source, error } => self.dead(now, source, error),
         }
         self.proceed(now);
@@ -137,6 +140,11 @@ impl<P: Payload> Reader<P> {
             self.explain.again_bytes += part.len() - mine;
             self.owed.take_from_all(part);
         }
+        self.deliver(now, part, offset, payload);
+    }
+
+    /// The bytes of `part`, of a payload from `offset` on, go to the calls that wait for them, and to the page map.
+    pub(crate) fn deliver(&mut self, now: Time, part: ByteRange, offset: u64, payload: &P) {
         let mut delivered = 0;
         let mut deliveries = std::mem::take(&mut self.deliveries);
         self.waits.arrive(part, &mut deliveries);

@@ -53,7 +53,7 @@
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
 //! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
-//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
+//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
 //! [`mod@format`].
 //!
 //! # Memory
@@ -80,8 +80,10 @@ pub mod pages;
 mod parts;
 mod payload;
 mod reader;
+mod recall;
 mod rental;
 mod settings;
+mod stored;
 mod stream;
 pub mod vector;
 mod waits;

@@ -22,6 +22,7 @@ use crate::pages::Pages;
 use crate::payload::Payload;
 use crate::rental::Rental;
 use crate::settings::{Policy, Settings};
+use crate::stored::Stored;
 use crate::stream::{Reach, Streams};
 use crate::vector::{Queue, joined, merged};
 use crate::waits::{Delivery, GROUP_RANGES_MIN, Waits};
@@ -42,6 +43,7 @@ pub struct Reader<P> {
     pub(crate) waits: Waits,
     pub(crate) pages: Pages<P>,
     pub(crate) owed: Owed,
+    pub(crate) stored: Stored,
     /// The bytes that calls lack and nothing owes.
     pub(crate) queue: Queue,
     /// Ranges that are expected to be wanted, with the reason.
@@ -104,6 +106,7 @@ impl<P: Payload> Reader<P> {
             waits: Waits::default(),
             pages: Pages::new(settings.page_bytes, settings.memory_bytes),
             owed: Owed::default(),
+            stored: Stored::default(),
             queue: Queue::default(),
             ahead: VecDeque::new(),
             fills: VecDeque::new(),
@@ -360,6 +363,7 @@ impl<P: Payload> Reader<P> {
             }
         }
         self.pages.clear();
+        self.stored.clear();
         self.stop();
     }
 
@@ -380,7 +384,7 @@ impl<P: Payload> Reader<P> {
                 self.look(now);
             }
         }
-        self.out.pop_front()
+        self.stored.next_action().or_else(|| self.out.pop_front())
     }
 
     // --- Calls -----------------------------------------------------------------------------------
@@ -414,8 +418,14 @@ impl<P: Payload> Reader<P> {
         let before = lacking.len();
         self.unowed.clear();
         missing.iter().for_each(|part| self.owed.missing(*part, &mut self.unowed));
+        let mut is_shared = true;
+        if !self.stored.ranges.is_empty() {
+            let far: Vec<ByteRange> = self.unowed.iter().flat_map(|part| self.stored.recall(*part)).collect();
+            is_shared = far == self.unowed;
+            self.unowed = far;
+        }
         self.unowed.iter().for_each(|part| self.queue.missing(*part, lacking));
-        if lacking.len() == before {
+        if is_shared && lacking.len() == before {
             self.explain.shared += 1;
             self.rental.share();
         }
@@ -515,7 +525,7 @@ impl<P: Payload> Reader<P> {
 
     /// Plans the ranges that calls lack: without repetition, without what a forced policy brings anyway, with gaps that are
     /// cheaper than elements.
-    fn demand(&mut self, lacking: Vec<ByteRange>) {
+    pub(crate) fn demand(&mut self, lacking: Vec<ByteRange>) {
         if lacking.is_empty() {
             return;
         }
