@@ -8,7 +8,6 @@
 //! Two workers per file do what blocks, each only while there is something to do: one reads what the planner recalls, and one
 //! writes what lanes have brought. What waits to be written is bounded, and what does not fit is not kept: a disk that is slower than
 //! the path slows no reader. A disk that hangs is given up.
-
 //!
 //! Here is what they share; `kept` has what is done with it.
 
