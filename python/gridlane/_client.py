@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -308,7 +309,9 @@ def _client_of(options: dict[str, Any]) -> Client:
     return default(**options)
 
 
-_defaults: dict[Any, Client] = {}
+# The last ones that were used: a token that is renewed makes a new one each time.
+_DEFAULTS_MAX = 16
+_defaults: OrderedDict[Any, Client] = OrderedDict()
 _defaults_lock = threading.Lock()
 # Another thread of the parent may have had it.
 os.register_at_fork(after_in_child=lambda: globals().update(_defaults_lock=threading.Lock()))
@@ -327,6 +330,9 @@ def default(client: Optional[Client] = None, **options: Any) -> Client:
         found = _defaults.get(key)
         if found is None:
             found = _defaults[key] = Client(**options)
+        _defaults.move_to_end(key)
+        while len(_defaults) > _DEFAULTS_MAX:
+            _defaults.popitem(last=False)
     return found
 
 

@@ -90,7 +90,17 @@ all.pidpath {top}/admin
 xrootd.chksum max 4 adler32 crc32c md5
 xrd.trace off
 """)
-    command = [program("xrootd"), "-c", str(top / "xrootd.cfg"), "-n", "test", "-l", str(top / "log"), "-s", str(top / "admin" / "pid")]
+    command = [
+        program("xrootd"),
+        "-c",
+        str(top / "xrootd.cfg"),
+        "-n",
+        "test",
+        "-l",
+        str(top / "log"),
+        "-s",
+        str(top / "admin" / "pid"),
+    ]
     if os.geteuid() == 0:
         # It refuses to be root.
         user = pwd.getpwnam("xrootd")
