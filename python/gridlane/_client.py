@@ -118,12 +118,7 @@ class Client:
             "no_credentials": no_credentials,
             "forward_credentials_to": tuple(forward_credentials_to),
         }
-        self._native = _gridlane.Client(
-            **{
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in self._options.items()
-            }
-        )
+        self._native = _gridlane.Client(**self._options)
         self.aio = AsyncClient(self)
 
     def __reduce__(self) -> Any:

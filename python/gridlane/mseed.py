@@ -142,7 +142,7 @@ def _record_length(head: bytes, name: str) -> int:
     while 48 <= at <= len(head) - 8:
         kind, following = struct.unpack_from(order + "HH", head, at)
         if kind == 1000 and head[at + 6] in _LENGTH_EXPONENTS:
-            return 2 ** int(head[at + 6])
+            return 1 << int(head[at + 6])
         if following <= at:
             break
         at = following
@@ -164,7 +164,7 @@ def _seconds(time: Any) -> float:
     found = getattr(time, "timestamp", None)
     if callable(found):
         if getattr(time, "tzinfo", None) is None:
-            return calendar.timegm(time.timetuple()) + time.microsecond / 1e6
+            return float(calendar.timegm(time.timetuple()) + time.microsecond / 1e6)
         return float(found())
     if found is not None:
         return float(found)
