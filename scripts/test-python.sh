@@ -41,4 +41,4 @@ cd ..
 # Annotations, and that the stubs say of the extension what it has.
 installed=$(cd "$work" && "$python" -c 'import gridlane, os; print(os.path.dirname(gridlane.__file__))')
 "$python" -m mypy --config-file pyproject.toml --cache-dir "$work/mypy" "$installed"
-cd "$work" && "$python" -m mypy.stubtest gridlane._gridlane
+cd "$work" && "$python" -m mypy.stubtest --ignore-disjoint-bases gridlane._gridlane

@@ -226,6 +226,13 @@ class File(io.RawIOBase):
         found = await finish(self._open().readv_job(list(ranges), self._timeout, not copy))
         return found if copy else [view(buffer) for buffer in found]
 
+    async def _slices(
+        self, starts: list[Optional[int]], ends: list[Optional[int]], *, copy: bool
+    ) -> list[Any]:
+        """Slices of the file, each from its start to before its end, in one call."""
+        found: list[Any] = await finish(self._open().slices_job(starts, ends, self._timeout, not copy))
+        return found if copy else [view(buffer) for buffer in found]
+
     def hint(self, about: str, ranges: Sequence[Range] = ()) -> None:
         """Tells of reads to come: `soon` with ranges, `keep` with one, `everything`, or `random`."""
         self._open().hint(about, list(ranges))

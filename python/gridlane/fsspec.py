@@ -35,6 +35,8 @@ from .file import File, Upload, is_without_parent, parent_of
 
 __all__ = ["HttpFileSystem", "RootFileSystem", "register"]
 
+Limits = list[Optional[int]]
+
 _OWN = "gl"
 _HTTP = ("http", "https", "dav", "davs")
 _ROOT = ("root", "roots", "xroot", "xroots")
@@ -207,33 +209,25 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
                 self._handles.keep(path, file)
         return file
 
-    async def _ranges(
-        self, path: str, limits: Sequence[tuple[Optional[int], Optional[int]]], copy: bool
-    ) -> list[Any]:
-        """Ranges of one file, each from `start` to before `end`, in one call."""
-        is_whole = len(limits) == 1 and limits[0] == (None, None)
+    async def _ranges(self, path: str, starts: Limits, ends: Limits, copy: bool) -> list[Any]:
+        """Slices of one file, each from its start to before its end, in one call."""
+        is_whole = len(starts) == 1 and starts[0] is None and ends[0] is None
         kept = self._handles.get(path) is not None
         file = await self._handle(path, keep=not is_whole)
         try:
-            return await self._read(file, limits, copy)
+            return await file._slices(starts, ends, copy=copy)
         except OSError as error:
             # Another file may be there now than the one that was open.
             if not kept or error.errno != errno.ESTALE:
                 raise
         self._handles.drop(path)
-        return await self._read(await self._handle(path, keep=not is_whole), limits, copy)
-
-    async def _read(
-        self, file: File, limits: Sequence[tuple[Optional[int], Optional[int]]], copy: bool
-    ) -> list[Any]:
-        ranges = [_range(start, end, file.size) for start, end in limits]
-        found: list[Any] = list(await file.areadv(ranges, copy=copy))
-        return found
+        file = await self._handle(path, keep=not is_whole)
+        return await file._slices(starts, ends, copy=copy)
 
     async def _cat_file(
         self, path: str, start: Optional[int] = None, end: Optional[int] = None, **_: Any
     ) -> bytes:
-        (found,) = await self._ranges(self._strip_protocol(path), [(start, end)], True)
+        (found,) = await self._ranges(self._strip_protocol(path), [start], [end], True)
         return bytes(found)
 
     async def _cat_ranges(
@@ -253,6 +247,14 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
         ends = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
         if len(starts) != len(paths) or len(ends) != len(paths):
             raise ValueError("cat_ranges takes as many starts and ends as paths")
+        copy = not self._zero_copy
+        if paths and paths.count(paths[0]) == len(paths):
+            try:
+                return await self._ranges(self._strip_protocol(paths[0]), starts, ends, copy)
+            except Exception as error:
+                if on_error != "return":
+                    raise
+                return [error] * len(paths)
         by_path: dict[str, list[int]] = {}
         for index, path in enumerate(paths):
             by_path.setdefault(path, []).append(index)
@@ -261,11 +263,9 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
 
         async def of_file(path: str, indices: list[int]) -> None:
             async with turns:
-                limits = [(starts[index], ends[index]) for index in indices]
+                of_path = ([starts[index] for index in indices], [ends[index] for index in indices])
                 try:
-                    found: Sequence[Any] = await self._ranges(
-                        self._strip_protocol(path), limits, not self._zero_copy
-                    )
+                    found: Sequence[Any] = await self._ranges(self._strip_protocol(path), *of_path, copy)
                 except Exception as error:
                     if on_error != "return":
                         raise
@@ -440,12 +440,6 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
         """Forgets files that are kept open."""
         self._handles.drop(None if path is None else self._strip_protocol(path))
         super().invalidate_cache(path)
-
-
-def _range(start: Optional[int], end: Optional[int], size: int) -> tuple[int, int]:
-    """Offset and length of what a slice means: from the end where they are negative, and cut at both ends of the file."""
-    first, last, _ = slice(start, end).indices(size)
-    return first, max(0, last - first)
 
 
 class HttpFileSystem(_FileSystem):
