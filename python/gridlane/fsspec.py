@@ -63,7 +63,8 @@ def _plain(scheme: str) -> str:
 
 
 class _Handles:
-    """Files that are open for calls that name a path each time: the last ones used, for a while."""
+    """Files that are open for calls that name a path each time: the last ones used, for a while after their opening. Later
+    another file may be there."""
 
     def __init__(self, count_max: int, kept_s: float) -> None:
         self._count_max = count_max
@@ -71,15 +72,20 @@ class _Handles:
         self._found: OrderedDict[str, tuple[float, File]] = OrderedDict()
 
     def get(self, path: str) -> Optional[File]:
-        self._forget(time.monotonic() - self._kept_s)
-        used, file = self._found.pop(path, (0.0, None))
-        if file is not None:
-            self._found[path] = (time.monotonic(), file)
-        return file
+        now = time.monotonic()
+        for other, (opened, _) in list(self._found.items()):
+            if now - opened > self._kept_s:
+                del self._found[other]
+        if path not in self._found:
+            return None
+        self._found.move_to_end(path)
+        file = self._found[path][1]
+        return None if file.closed else file
 
     def keep(self, path: str, file: File) -> None:
         # No file is closed here: another call may be reading from it. It is, when nobody holds it any more.
         self._found[path] = (time.monotonic(), file)
+        self._found.move_to_end(path)
         while len(self._found) > self._count_max:
             self._found.popitem(last=False)
 
@@ -88,11 +94,6 @@ class _Handles:
             self._found.clear()
         else:
             self._found.pop(path, None)
-
-    def _forget(self, before: float) -> None:
-        for path, (used, _) in list(self._found.items()):
-            if used < before:
-                del self._found[path]
 
 
 class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -103,7 +104,7 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
             `insecure`, `no_credentials` and `forward_credentials_to`.
         policy, memory, budget, lanes, patience, timeout: as for `gridlane.open`.
         zero_copy: `cat_ranges` gives read-only memoryviews of the reader's memory instead of `bytes`.
-        handles: number of files that are kept open for reads of ranges by path, for half a minute.
+        handles: number of files that stay open for reads of ranges by path, half a minute from their opening on.
     """
 
     async_impl = True
@@ -203,7 +204,7 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _handle(self, path: str, keep: bool) -> File:
         """An open file for a path."""
         file = self._handles.get(path)
-        if file is None or file.closed:
+        if file is None:
             file = await self._client.aio.open(self._url(path), **self._opening)
             if keep:
                 self._handles.keep(path, file)
