@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections import OrderedDict
@@ -80,6 +81,9 @@ def _listed(found: tuple[bool, list[tuple[Any, ...]]], detail: bool) -> Union[li
     return [entry[0] for entry in entries]
 
 
+_LOOKS = os.urandom(16)
+
+
 class Client:
     """Credentials, trust, and the connections that are made with them.
 
@@ -125,8 +129,11 @@ class Client:
         return _client_of, (self._options,)
 
     def __repr__(self) -> str:
+        # fsspec takes filesystems to be the same whose arguments look the same: other credentials have to look otherwise, and
+        # may not be seen.
+        mark = hashlib.blake2b(repr(self._options).encode(), key=_LOOKS, digest_size=8).hexdigest()
         given = [name for name, value in self._options.items() if value]
-        return f"<gridlane.Client with {', '.join(given) or 'what is found'}>"
+        return f"<gridlane.Client with {', '.join(given) or 'what is found'}, {mark}>"
 
     def stat(self, url: Url) -> Stat:
         """Looks at a file or a directory."""

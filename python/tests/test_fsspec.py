@@ -308,6 +308,17 @@ def test_a_query_goes_along(place, server):
     assert root.cat(f"/{place.name}/f?xrd.wantprot=unix") == b"abc"
 
 
+def test_other_credentials_are_another_filesystem():
+    one, two, same = (gridlane.Client(token=token) for token in ("a", "b", "a"))
+    systems = [fsspec.filesystem("glhttps", client=client) for client in (one, two, same)]
+    assert systems[0] is not systems[1] and systems[0] is systems[2]
+    assert (
+        systems[0]
+        is not fsspec.filesystem("glhttps", token="b")
+        is not fsspec.filesystem("glhttps", token="a")
+    )
+
+
 def test_arguments(server):
     with pytest.raises(ValueError, match="hostid"):
         fsspec.filesystem("glroot")
