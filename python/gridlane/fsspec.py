@@ -22,6 +22,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from glob import has_magic
 from typing import Any, Optional, Union
 
 import fsspec
@@ -495,7 +496,7 @@ class HttpFileSystem(_FileSystem):
 
     async def _glob(self, path: str, maxdepth: Optional[int] = None, **options: Any) -> Any:
         path_only = _QUERY.split(path)[0]
-        if path_only == path or fsspec.core.has_magic(path_only):
+        if path_only == path or has_magic(path_only):
             return await super()._glob(path, maxdepth=maxdepth, **options)
         # A question mark in front of a query is no pattern.
         path = self._strip_protocol(path)
@@ -562,7 +563,7 @@ class RootFileSystem(_FileSystem):
 
     async def _glob(self, path: str, maxdepth: Optional[int] = None, **options: Any) -> Any:
         path_only = _QUERY.split(path)[0]
-        if path_only == path or fsspec.core.has_magic(path_only):
+        if path_only == path or has_magic(path_only):
             return await super()._glob(path, maxdepth=maxdepth, **options)
         path = self._strip_protocol(path)
         found = {path: await self._info(path)} if await self._exists(path) else {}

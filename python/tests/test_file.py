@@ -211,11 +211,11 @@ def test_ten_thousand_opens_leave_nothing_open(base, place):
     (place / "f").write_bytes(b"some bytes")
     url = f"{base}/f"
     for _ in range(100):
-        gridlane.open(url).close()
+        gridlane.open(url, lanes=2).close()
     before, threads = descriptors(), threading.active_count()
 
     def work(_):
-        file = gridlane.open(url)
+        file = gridlane.open(url, lanes=2)
         assert file.read() == b"some bytes"
         # Half of them are left to the garbage collector.
         if random.random() < 0.5:
