@@ -40,11 +40,11 @@ allowed() {
     store) echo core sys share ;;
     wan) echo core sys ;;
     peer) echo core dav xrd auth sys net ;;
-    engine) echo core dav plan xrd auth sys share net store peer ;;
-    client) echo core dav plan xrd auth sys share net store peer engine ;;
+    engine) echo core dav plan read xrd auth sys share net store peer ;;
+    client) echo core dav plan read xrd auth sys share net store peer engine ;;
     front) echo core dav xrd auth sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
-    cli) echo core config dav plan xrd auth sys share net store peer engine client front server wan ;;
+    cli) echo core config dav plan read xrd auth sys share net store peer engine client front server wan ;;
     py) echo core dav read share net peer client engine store ;;
     *) return 1 ;;
     esac

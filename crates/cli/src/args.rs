@@ -95,8 +95,7 @@ impl Global {
     }
 }
 
-// A command is described where its options are: a comment on the variant would hide the one there. `stat` and `cat`
-// have the same options.
+// A command is described where its options are: a comment on the variant would hide the one there.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Cp(CpArgs),
@@ -106,10 +105,8 @@ pub(crate) enum Command {
     ///
     /// Name, kind, size, time of the last change, and the server's entity tag.
     Stat(UrlArgs),
-    /// Write a file's bytes to standard output
-    ///
-    /// Like `gridlane cp URL -`, without its options and without a summary.
-    Cat(UrlArgs),
+    Cat(crate::read::args::CatArgs),
+    Read(crate::read::args::ReadArgs),
     Mkdir(MkdirArgs),
     Mv(MvArgs),
     Rm(RmArgs),

@@ -12,6 +12,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
 use crate::connect::{connect, connect_saying};
 use crate::output::{FailedEvent, Output, exit_code, print, print_line, printable, write};
+use crate::read::args::CatArgs;
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
@@ -85,9 +86,12 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     print(&out)
 }
 
-pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
+pub(crate) async fn cat(args: &CatArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let client = connect_saying([&args.url], &args.credentials, global, true)?.client;
+    if !args.range.is_empty() {
+        return crate::read::cat(args, client, url).await;
+    }
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;

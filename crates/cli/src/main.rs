@@ -19,6 +19,7 @@ mod output;
 mod pki;
 mod probe;
 mod progress;
+mod read;
 mod serve;
 mod wan;
 mod words;
@@ -122,7 +123,7 @@ fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime
     let threads = match command {
         Command::Serve(_) => cores,
         Command::Cp(args) if args.is_tree() => cores,
-        Command::Probe(_) => cores,
+        Command::Probe(_) | Command::Read(_) => cores,
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
@@ -150,6 +151,7 @@ async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
         Command::Ls(args) => Box::pin(files::ls(&args, &cli.global)).await,
         Command::Stat(args) => Box::pin(files::stat(&args, &cli.global)).await,
         Command::Cat(args) => Box::pin(files::cat(&args, &cli.global)).await,
+        Command::Read(args) => Box::pin(read::run(&args, &cli.global, &output)).await,
         Command::Rm(args) => Box::pin(files::rm(&args, &cli.global)).await,
         Command::Checksum(args) => Box::pin(files::checksum(&args, &cli.global)).await,
         Command::Mkdir(args) => Box::pin(files::mkdir(&args, &cli.global)).await,

@@ -125,9 +125,13 @@ pub(crate) fn print(text: &[u8]) -> Result<ExitCode> {
 
 /// Writes a part of it; `false`: the output is closed.
 pub(crate) fn write(text: &[u8]) -> Result<bool> {
-    let shown = printable_lines(&String::from_utf8_lossy(text));
+    write_bytes(printable_lines(&String::from_utf8_lossy(text)).as_bytes())
+}
+
+/// Writes bytes of a file as they are; `false`: the output is closed.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<bool> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(cause) => Err(Error::local_io("cannot write to standard output", &cause)),

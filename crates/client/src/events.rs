@@ -5,12 +5,13 @@
 //! the [`Words`] of the front end; the value itself stands beside it by a name that stays.
 //!
 //! Read first: [`Line`], then `copy` and `tree`; `answer` has the lines of commands that ask one question,
-//! `probe` those of a probe.
+//! `probe` those of a probe, `read` those of replayed reads.
 
 mod answer;
 mod common;
 mod copy;
 mod probe;
+mod read;
 mod tree;
 
 pub use answer::{AnswerLine, EntryLine};
@@ -23,6 +24,7 @@ pub use probe::{
     CauseLine, ChoiceLine, ChosenLine, CredentialLine, CriterionLine, EndpointLine, FailedLine, LeftLine,
     PassedOverLine, ProbeCounts, ProbeLine, ProbeSummary, RateLine, StepLine,
 };
+pub use read::{ReadLine, ReadPrice, ReadPrices, ReadRun};
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The operations of a user, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis,
-//! probes.
+//! probes, replayed reads.
 //!
 //! Every call takes URLs of any scheme; an operation that a scheme lacks is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
@@ -20,6 +20,7 @@ mod metalink;
 mod namespace;
 pub mod probe;
 mod random;
+pub mod reading;
 mod root;
 mod runtime;
 mod session;

@@ -422,6 +422,8 @@ pub const MULTISTATUS_CHECKSUMS_MAX: usize = 16;
 /// Bytes of a `Range` header that asks for many ranges: davix's own figure, and half of what the strictest
 /// servers take as a header line.
 pub const RANGE_HEADER_BYTES_MAX: usize = 3900;
+/// The same for a server of our own, which takes as many ranges as it answers in one request: 22 bytes each, behind 10 GB.
+pub const RANGE_HEADER_BYTES_OWN: usize = 24 * 1024;
 /// Bytes in front of a part's data in a multipart body: delimiter, fields, and text before the first part.
 pub const MULTIPART_HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Parts of one multipart body: a server that cuts what was asked for sends more of them than were asked for.
@@ -707,6 +709,7 @@ const _: () = {
     assert!(METALINK_URL_BYTES_MAX < METALINK_TOKEN_BYTES_MAX);
     // What we ask for, we answer: the shortest range takes four bytes.
     assert!(RANGE_HEADER_BYTES_MAX / 4 <= RANGES_MAX && RANGE_HEADER_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
+    assert!(RANGE_HEADER_BYTES_OWN < REQUEST_HEAD_BYTES_MAX);
     assert!(MULTIPART_BOUNDARY_BYTES_MAX < MULTIPART_HEAD_BYTES_MAX);
 };
 

@@ -70,13 +70,18 @@ impl RangeList {
     /// the first one is empty or there is none. They should be inside of the file: XRootD 5.5.3 promises too
     /// many bytes otherwise.
     pub fn batch(ranges: &[ByteRange]) -> Option<(RangeList, usize)> {
+        RangeList::batch_within(ranges, limits::RANGE_HEADER_BYTES_MAX)
+    }
+
+    /// The same for a server that takes a header of `header_bytes_max` bytes.
+    pub fn batch_within(ranges: &[ByteRange], header_bytes_max: usize) -> Option<(RangeList, usize)> {
         let mut specs = Vec::new();
         let mut header = String::from("bytes=");
         for range in ranges.iter().take(limits::RANGES_MAX) {
             let Some(spec) = RangeSpec::of(*range) else { break };
             // Writing to a string does not fail.
             let _ = spec.write_element(&mut header);
-            if header.len() > limits::RANGE_HEADER_BYTES_MAX {
+            if header.len() > header_bytes_max {
                 break;
             }
             header.push(',');

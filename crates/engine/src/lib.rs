@@ -23,6 +23,9 @@
 //! [`Output`] that takes them in order. Every operation that may wait for a device takes one of its turns (`target`,
 //! `read_back`), so that one that hangs holds up no copy to another.
 //!
+//! A file that an application reads here and there, instead of copying it, is [`reading`]: with another planner, and lanes that
+//! bring bytes to memory.
+//!
 //! The connections themselves, and the rules by which credentials are presented to servers, are those of `gridlane_peer`.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
@@ -48,6 +51,7 @@ mod output;
 mod pace;
 mod pieces;
 mod read_back;
+pub mod reading;
 mod replica;
 mod report;
 mod resume;

@@ -38,6 +38,13 @@ pub enum Event<P> {
         /// The abilities of the server.
         abilities: Abilities,
     },
+    /// The abilities of a connection turned out to be others than were told when it was ready.
+    Able {
+        /// Which lane.
+        lane: LaneId,
+        /// What they are.
+        abilities: Abilities,
+    },
     /// Bytes of an answer arrived, in any order and in parts of any size.
     Part {
         /// Which request.

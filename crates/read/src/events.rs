@@ -19,6 +19,11 @@ impl<P: Payload> Reader<P> {
         match event {
             Event::Size { source, size_bytes } => self.size_stated(now, source, size_bytes),
             Event::Ready { lane, round_trip, abilities } => self.ready(now, lane, round_trip, abilities),
+            Event::Able { lane, abilities } => {
+                if let Some(lane) = self.lanes.get_mut(&lane).filter(|lane| lane.state == State::Ready) {
+                    lane.abilities = Some(abilities);
+                }
+            }
             Event::Part { request, offset, payload } => self.arrive(now, request, offset, &payload),
             Event::Done { request } => self.done(now, request, None),
             Event::Failed { request, error } => self.done(now, request, Some(error)),
@@ -243,8 +248,8 @@ impl<P: Payload> Reader<P> {
                 let busy = &mut self.sources[source.0 as usize];
                 busy.lanes_max = count.max(1);
                 if count == 0 {
-                    busy.fail(now, error);
-                    self.explain.failures += 1;
+                    self.note_failure(&error);
+                    self.sources[source.0 as usize].fail(now, error);
                     if let Some(wait) = wait {
                         let busy = &mut self.sources[source.0 as usize];
                         busy.rests_until = busy.rests_until.max(Some(now + wait.min(self.settings.patience)));
@@ -256,9 +261,12 @@ impl<P: Payload> Reader<P> {
     }
 
     fn dead(&mut self, now: Time, source: SourceId, error: Error) {
-        let Some(dead) = self.sources.get_mut(source.0 as usize) else { return };
+        if self.sources.get(source.0 as usize).is_none() {
+            return;
+        }
+        self.note_failure(&error);
+        let dead = &mut self.sources[source.0 as usize];
         (dead.is_dead, dead.last_error) = (true, Some(error));
-        self.explain.failures += 1;
         let lanes: Vec<LaneId> =
             self.lanes.iter().filter(|(_, lane)| lane.source == source).map(|(&id, _)| id).collect();
         lanes.into_iter().for_each(|lane| self.close_lane(lane));

@@ -65,6 +65,8 @@ pub struct Explain {
     pub handshakes: u64,
     /// Failures of sources.
     pub failures: u64,
+    /// The last of these, in words.
+    pub last_failure: Option<String>,
     /// The most memory that the page map had, in bytes.
     pub memory_bytes_most: u64,
     /// Bytes that were forgotten again.
@@ -133,6 +135,10 @@ impl fmt::Display for Explain {
                 format_seconds(after.as_secs_f64()),
                 format_seconds(self.price_s)
             ),
+        }?;
+        match &self.last_failure {
+            Some(failure) => write!(f, "\n{} failures, the last: {failure}", self.failures),
+            None => Ok(()),
         }
     }
 }

@@ -139,9 +139,15 @@ impl<P: Payload> Reader<P> {
         }
     }
 
+    /// Counts a failure of a source.
+    pub(crate) fn note_failure(&mut self, error: &Error) {
+        self.explain.failures += 1;
+        self.explain.last_failure = Some(error.to_string());
+    }
+
     /// A source failed: it rests, or is not used any more.
     pub(crate) fn source_failed(&mut self, now: Time, source: SourceId, error: Error) {
-        self.explain.failures += 1;
+        self.note_failure(&error);
         self.sources[source.0 as usize].fail(now, error);
         self.judge(now, source);
     }

@@ -137,6 +137,22 @@ impl<P: Payload> Reader<P> {
         self.size_bytes
     }
 
+    /// True once every byte of the file is in the page map.
+    pub fn is_whole(&self) -> bool {
+        let whole = self.size_bytes.map(|size_bytes| ByteRange::new(0, size_bytes));
+        whole.is_some_and(|whole| self.pages.present().contains(whole))
+    }
+
+    /// True once it is closed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Hands out the bytes of `range` that are in the page map, ascending, as if no call wanted them.
+    pub fn held(&mut self, range: ByteRange, take: impl FnMut(u64, P)) {
+        self.pages.read(range, take);
+    }
+
     /// Memory of the page map, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.pages.memory_bytes()
@@ -315,6 +331,11 @@ impl<P: Payload> Reader<P> {
             Hint::Keep(range) => self.pages.keep(range),
             Hint::Random => self.is_random = true,
         }
+    }
+
+    /// The bytes are not to be believed: calls that wait, and all that come, fail with this.
+    pub fn give_up(&mut self, now: Time, error: Error) {
+        self.fail(now, error);
     }
 
     /// The application is done with the file: calls that wait end with `Interrupted`, connections are closed, memory is freed.

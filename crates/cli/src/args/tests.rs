@@ -20,10 +20,12 @@ fn checksums_are_read_with_and_without_a_value() {
 fn no_command_hides_what_is_said_where_its_options_are() {
     /// The names of a command, and what puts its options and their description into one.
     type Described = (&'static [&'static str], fn(Clap) -> Clap);
-    let described: [Described; 17] = [
+    let described: [Described; 19] = [
         (&["cp"], CpArgs::augment_args),
         (&["serve"], ServeArgs::augment_args),
         (&["ls"], LsArgs::augment_args),
+        (&["cat"], crate::read::args::CatArgs::augment_args),
+        (&["read"], crate::read::args::ReadArgs::augment_args),
         (&["mkdir"], MkdirArgs::augment_args),
         (&["mv"], MvArgs::augment_args),
         (&["rm"], RmArgs::augment_args),
@@ -73,7 +75,8 @@ fn long_help_tells_more_than_the_list_of_commands() {
         ("serve", "SIGHUP does it at once"),
         ("mv", "use `cp`, then `rm`"),
         ("doctor", "limits and buffers of the kernel"),
-        ("probe", "what could not be removed is named"),
+        ("read", "Each run opens the file anew"),
+        ("probe", "what is, or may be, still there is named"),
         ("completion", "source <(gridlane completion bash)"),
         ("man", "man -l"),
         ("wan", "Nothing outside the namespaces changes"),

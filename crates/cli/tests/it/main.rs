@@ -32,6 +32,7 @@ mod peers;
 mod pki;
 mod probe;
 mod ratios;
+mod reading;
 mod restarts;
 mod resume;
 mod resume_journal;

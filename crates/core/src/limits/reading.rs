@@ -12,6 +12,10 @@ pub const READ_PAGE_OVERHEAD_BYTES: u64 = 160;
 pub const READ_EXTENT_OVERHEAD_BYTES: u64 = 96;
 /// Ranges of one call. A tenth of 1 GB in events of 1 kB has 100,000.
 pub const READ_RANGES_MAX: usize = 1 << 20;
+/// Ranges of a recorded trace.
+pub const TRACE_RANGES_MAX: usize = 1 << 22;
+/// Bytes of its text: forty for each of a million ranges.
+pub const TRACE_BYTES_MAX: u64 = 160 * 1024 * 1024;
 /// Ranges of one file that wait for bytes: about 150 bytes each.
 pub const READ_WAITING_MAX: usize = 2 << 20;
 /// Calls of one file that wait, deadlines included.

@@ -24,7 +24,7 @@ use crate::notice::Notice;
 use crate::source::{Identity, Source};
 
 /// A file that is read.
-enum Opened {
+pub(crate) enum Opened {
     /// Of this machine.
     File { file: File, probe: CacheProbe, turns: Arc<Turns> },
     /// Of a storage, which waits for its device by itself.
@@ -33,7 +33,7 @@ enum Opened {
 
 impl Opened {
     /// Opens what a source names, or takes what it was given; says which version it is.
-    async fn of(source: &Source) -> Result<(Opened, Identity)> {
+    pub(crate) async fn of(source: &Source) -> Result<(Opened, Identity)> {
         if let Some(stored) = &source.stored {
             return Ok((Opened::Object(Arc::clone(&stored.object)), identity_of(stored.object.as_ref())));
         }
@@ -43,7 +43,7 @@ impl Opened {
     }
 
     /// Reads at `offset`; 0 is the end. What is in memory is copied on this thread: handing over to one that may wait is dearer.
-    async fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(crate) async fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Opened::File { file, probe, turns } => match probe.read_at(file, into, offset)? {
                 Some(count) => Ok(count),
@@ -57,7 +57,7 @@ impl Opened {
     }
 
     /// What the file is now, if it is not what it was.
-    async fn changed(&self, before: &Identity) -> Option<Identity> {
+    pub(crate) async fn changed(&self, before: &Identity) -> Option<Identity> {
         match self {
             Opened::File { file, turns, .. } => {
                 let now = turns.brief(BriefKind::Other).await.run(|| identity(file));

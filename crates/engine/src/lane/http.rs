@@ -7,17 +7,18 @@ use gridlane_core::limits::{
     DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX, SMALL_DOWNLOAD_BYTES_MAX,
 };
 use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result, Url};
+use gridlane_dav::ResponseHead;
 use gridlane_dav::range::{ContentRange, RangeSpec};
-use gridlane_dav::{OverlongRange, ResponseHead};
 use gridlane_peer::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
-    redirect_loop, sends_to_directory, status_error,
+    redirect_loop, sends_to_directory,
 };
 use gridlane_plan::Loss;
 use gridlane_sys::ReusedBuf;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::answered::Answered;
 use super::digest_request::{self, DigestRequest};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
@@ -463,12 +464,6 @@ async fn begin(
     first: bool,
 ) -> std::result::Result<Begun, End> {
     let head = &response.head;
-    let protocol = |message: String| dead(lane, Error::new(ErrorKind::Protocol, message));
-    if head.status.is_success()
-        && let Some(coding) = head.content_coding()
-    {
-        return Err(protocol(format!("it sends the file encoded as {coding:?}, which was not asked for")));
-    }
     if head.status.is_success()
         && lane.source.identity().is_none()
         && may_be_listing(url, head)
@@ -476,60 +471,37 @@ async fn begin(
     {
         return Err(End::Dead { error: is_directory(&lane.source.url), forget: false });
     }
-    match head.status.code() {
-        206 => {
-            if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
-                lane.identify_answer(&Identity::of_response(head, Some(size_bytes)))?;
-                return match range.start() < size_bytes {
-                    true => Ok(Begun::Overlong),
-                    // There is nothing to ask for.
-                    false => Err(End::Lost(Loss::Ended, None)),
-                };
+    match Answered::of(head, range).map_err(|error| dead(lane, error))? {
+        Answered::Overlong(size_bytes) => {
+            lane.identify_answer(&Identity::of_response(head, Some(size_bytes)))?;
+            match range.start() < size_bytes {
+                true => Ok(Begun::Overlong),
+                // There is nothing to ask for.
+                false => Err(End::Lost(Loss::Ended, None)),
             }
-            let came = match head.content_range() {
-                Ok(Some(came)) => came,
-                Ok(None) => return Err(protocol("it sent a part and did not say which".into())),
-                Err(error) => return Err(dead(lane, error)),
-            };
-            if came.range.start() != range.start() || came.range.end() > range.end() {
-                let message = format!("it was asked for {range} and sent {}", came.range);
-                return Err(protocol(message));
-            }
+        }
+        Answered::Part(came) => {
             lane.identify_answer(&Identity::of_response(head, came.size))?;
-            if let Ok(Some(length)) = head.content_length()
-                && length != came.range.len()
-            {
-                return Err(protocol(format!("it announced {} and then {length} bytes", came.range)));
-            }
             if first && response.keeps_alive && !head.loses_requests() {
                 lane.tell(Notice::Pipelines { lane: lane.id });
             }
             Ok(Begun::Bytes(Answer { at: came.range.start(), end: Some(came.range.end()) }))
         }
-        200 => {
-            let size_bytes = head.content_length().map_err(|error| dead(lane, error))?;
+        Answered::Whole(size_bytes) => {
             lane.identify_answer(&Identity::of_response(head, size_bytes))?;
             lane.tell(Notice::WholeBody { lane: lane.id, size_bytes });
             Ok(Begun::Bytes(Answer { at: 0, end: size_bytes }))
         }
-        416 => {
-            let size_bytes = match head.unsatisfied_range() {
-                Some(unsatisfied) => unsatisfied.size,
-                // Not even that the file is empty can be concluded from it.
-                None => return Err(dead(lane, status_error(head, ""))),
-            };
+        Answered::Nothing(size_bytes) => {
             lane.identify(&Identity::of_size(size_bytes))?;
-            if range.start() < size_bytes {
-                return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
-            }
             // An answer without bytes: the request is done.
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
         }
-        _ if sends_to_directory(url, head) => {
+        Answered::Other if sends_to_directory(url, head) => {
             Err(End::Dead { error: is_directory(&lane.source.url), forget: false })
         }
-        _ => match lane.client.http.lead("GET", &lane.source.url, url, head) {
+        Answered::Other => match lane.client.http.lead("GET", &lane.source.url, url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
             Ok(Some(next)) => {
                 // Another connection may be made there; this one may serve again if its text is short.
@@ -564,7 +536,7 @@ async fn listen(lane: &Lane, head: &ResponseHead) {
 }
 
 /// Which loss a status is.
-fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
+pub(crate) fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
     match code {
         429 | 503 => End::Lost(Loss::Busy { wait: bounded(wait) }, Some(error)),
         408 | 500 | 502 | 504 => End::Lost(Loss::Failed, Some(error)),
@@ -638,7 +610,7 @@ fn dead(lane: &Lane, error: Error) -> End {
     End::Dead { error: error.endpoint(&lane.source.url), forget: true }
 }
 
-fn broken(error: Error) -> End {
+pub(crate) fn broken(error: Error) -> End {
     match error.kind() {
         ErrorKind::Protocol | ErrorKind::Denied => End::Dead { error, forget: false },
         _ => End::Lost(Loss::Failed, Some(error)),

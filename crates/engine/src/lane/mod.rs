@@ -3,16 +3,18 @@
 //! A lane does what the plan tells it and tells the copy what happened, nothing else: it neither
 //! retries nor decides. It is never aborted while it writes, so what it claimed it also commits.
 
+pub(crate) mod answered;
 mod digest_request;
-mod file;
-mod http;
-mod root;
+pub(crate) mod file;
+pub(crate) mod http;
+pub(crate) mod root;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod version;
 
 pub(crate) use file::{identity_of as identity_of_object, open as open_file};
+pub(crate) use version::difference;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -163,7 +165,7 @@ impl Drop for Running {
 }
 
 /// The end of a lane.
-enum End {
+pub(crate) enum End {
     /// The loss of its connection, in the plan's terms.
     Lost(Loss, Option<Error>),
     /// The source is of no use any more; `forget` when the bytes that it sent do not count.
@@ -248,6 +250,6 @@ impl Drop for Farewell {
 }
 
 /// A wait that the source asked for, kept to what anyone would wait.
-fn bounded(wait: Option<Duration>) -> Option<Duration> {
+pub(crate) fn bounded(wait: Option<Duration>) -> Option<Duration> {
     wait.map(|wait| wait.min(Duration::from_secs(600)))
 }

@@ -43,7 +43,7 @@ impl Lane {
 }
 
 /// The first property in which the two differ.
-pub(super) fn difference(before: &Identity, now: &Identity) -> String {
+pub(crate) fn difference(before: &Identity, now: &Identity) -> String {
     match (before.size_bytes, now.size_bytes) {
         (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
         _ if now.validator.is_none() => "the server no longer states its version".to_owned(),

@@ -43,6 +43,19 @@ pub struct Client {
     credentials: Credentials,
 }
 
+/// What is known of how a server answers requests for ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ranges {
+    /// It answers requests that come ahead of its answers.
+    pub pipelines: bool,
+    /// It does not do as a request for several ranges says.
+    pub takes_one: bool,
+    /// It has answered one in parts.
+    pub sends_parts: bool,
+    /// It takes heads as long as gridlane's own server.
+    pub takes_long_lists: bool,
+}
+
 /// A connection that is ready for a request.
 pub struct Connected {
     /// The connection.
@@ -150,6 +163,30 @@ impl Client {
     /// The server of `url` did not begin to send when a GET asked for a checksum too, or answered it with an error.
     pub fn refused_digest_with_bytes(&self, url: &Url) {
         self.quirks.learn(&self.asked(url), |quirks| quirks.refuses_digest_with_bytes = true);
+    }
+
+    /// What is known of how the server of `url` answers requests for ranges.
+    pub fn ranges(&self, url: &Url) -> Ranges {
+        let quirks = self.quirks.of(&self.asked(url));
+        Ranges {
+            pipelines: quirks.pipelines,
+            takes_one: quirks.takes_one_range,
+            sends_parts: quirks.sends_parts,
+            takes_long_lists: quirks.keeps_existing,
+        }
+    }
+
+    /// The server of `url` answers requests that come ahead of its answers.
+    pub fn pipelines(&self, url: &Url) {
+        self.quirks.learn(&self.asked(url), |quirks| quirks.pipelines = true);
+    }
+
+    /// The server of `url` has answered a request for several ranges: in parts, or not as it said.
+    pub fn asked_for_ranges(&self, url: &Url, in_parts: bool) {
+        self.quirks.learn(&self.asked(url), |quirks| match in_parts {
+            true => quirks.sends_parts = true,
+            false => quirks.takes_one_range = true,
+        });
     }
 
     fn asked(&self, url: &Url) -> Asked {

@@ -20,7 +20,7 @@ mod tunnel;
 pub use crate::pool::Purpose;
 pub use connection::{Connection, Response, Sent};
 pub use directory::{is_collection, is_directory, may_be_listing, sends_to_directory};
-pub use exchange::{Client, Connected, Exchange, REASON_MAX};
+pub use exchange::{Client, Connected, Exchange, REASON_MAX, Ranges};
 pub use redirect::{follow, redirect_loop};
 pub(crate) use refusal::{without, without_secrets};
 pub use request::Request;

@@ -18,6 +18,12 @@ pub(super) struct Quirks {
     /// Files whose checksum it did not say, since it last said one.
     silent_files: u8,
     says_digests: bool,
+    /// It answers requests that come ahead of its answers.
+    pub(super) pipelines: bool,
+    /// It does not do as a request for several ranges says.
+    pub(super) takes_one_range: bool,
+    /// It has answered one in parts.
+    pub(super) sends_parts: bool,
 }
 
 impl Quirks {

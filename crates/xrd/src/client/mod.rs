@@ -2,7 +2,7 @@
 //!
 //! An [`Opening`] leads from the first byte to a session; then [`Answers`] takes what comes apart. Data of files
 //! is not collected: [`Answers`] says what the next bytes are, and the owner of the connection puts them where they
-//! belong. [`Unpaging`] takes the checksums out of pages, in place.
+//! belong. [`Unpaging`] takes the checksums out of pages, in place, and [`VectorReader`] the elements out of a vector.
 //!
 //! It decides nothing that needs a clock or another connection: which server to ask again, and when, is for
 //! `gridlane-peer`.
@@ -10,10 +10,12 @@
 mod answers;
 mod opening;
 mod unpaging;
+mod vector;
 
 pub use answers::{Answers, Expect, Part, Said, Step};
 pub use opening::{Aim, Flight, LoginUser, Opening, Refused, Session, Turn};
 pub use unpaging::{Unpaged, Unpaging};
+pub use vector::VectorReader;
 
 use crate::flags::OpenOptions;
 use crate::frame::{REQUEST_HEAD_BYTES, RequestHead};

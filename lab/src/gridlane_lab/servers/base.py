@@ -36,7 +36,7 @@ class ProcessServer(RunningServer):
         self._log = export.scratch / "log"
         self._own_log = own_log
         self._environment = _clean_environment(export.scratch) | dict(environment or {})
-        self._ended_cpu_s = 0.0
+        self._ended_cpu_s = self._cpu_s = 0.0
         self._peak_bytes = 0
         self.restart()
 
@@ -61,8 +61,10 @@ class ProcessServer(RunningServer):
         return f"nothing listens at port {', '.join(map(str, sorted(missing)))} yet" if missing else None
 
     def cpu_s(self) -> float:
-        """CPU time of all its processes, of earlier ones as well."""
-        return self._ended_cpu_s + processes.cpu_of_all_s(self.process.pid)
+        """CPU time of all its processes, of earlier ones as well. It never goes back: that of a child which has
+        ended is counted in whole ticks."""
+        self._cpu_s = max(self._cpu_s, self._ended_cpu_s + processes.cpu_of_all_s(self.process.pid))
+        return self._cpu_s
 
     def peak_memory_bytes(self) -> int:
         """The most that its processes have had resident."""
@@ -91,7 +93,7 @@ class ProcessServer(RunningServer):
         """What is known only as long as the process is there."""
         if self.process.poll() is None:
             self.peak_memory_bytes()
-            self._ended_cpu_s += processes.cpu_of_all_s(self.process.pid)
+            self._ended_cpu_s = self.cpu_s()
 
 
 def texts(options: Mapping[str, Option], name: str) -> list[str]:

@@ -1,0 +1,195 @@
+//! A call that reads: the ranges that have come, and those that are waited for.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use gridlane_core::{ByteRange, Error, ErrorKind, Result};
+use gridlane_read::ReadId;
+
+use super::file::Open;
+use super::piece::Piece;
+
+/// A range that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Its place in the call.
+    pub index: usize,
+    /// Its bytes: fewer than were asked for where the file ends.
+    pub bytes: Bytes,
+}
+
+/// A call that was begun. Dropping it cancels what has not come.
+#[derive(Debug)]
+pub struct Reading {
+    pub(super) id: ReadId,
+    pub(super) ranges: usize,
+    /// The file stays open until the call is over.
+    pub(super) open: Arc<Open>,
+    pub(super) is_over: bool,
+}
+
+/// The state of a call, which the planner's actions change.
+#[derive(Debug)]
+pub(super) struct Call {
+    ranges: Vec<Filling>,
+    ready: Vec<Ready>,
+    end: Option<Result<()>>,
+    waker: Option<Waker>,
+}
+
+/// A range that is being filled.
+#[derive(Debug)]
+struct Filling {
+    range: ByteRange,
+    bytes: Filled,
+}
+
+#[derive(Debug)]
+enum Filled {
+    Nothing,
+    /// One piece, from the beginning of the range on.
+    One(Bytes),
+    /// Several, copied together.
+    Several(BytesMut),
+}
+
+impl Call {
+    /// A call for these ranges, of a file of this size if it is known.
+    pub(super) fn new(ranges: &[ByteRange], size_bytes: Option<u64>) -> Call {
+        let size_bytes = size_bytes.unwrap_or(u64::MAX);
+        let filling = |range: &ByteRange| Filling {
+            range: range.intersection(ByteRange::new(0, size_bytes)),
+            bytes: Filled::Nothing,
+        };
+        Call { ranges: ranges.iter().map(filling).collect(), ready: Vec::new(), end: None, waker: None }
+    }
+
+    /// Bytes of a range have come.
+    pub(super) fn fill(&mut self, index: usize, offset: u64, piece: Piece) {
+        let Some(Filling { range, bytes }) = self.ranges.get_mut(index) else { return };
+        let at = usize::try_from(offset.saturating_sub(range.start())).unwrap_or(usize::MAX);
+        let came = piece.0;
+        match bytes {
+            Filled::Nothing if at == 0 => *bytes = Filled::One(came),
+            _ => {
+                let mut own = match std::mem::replace(bytes, Filled::Nothing) {
+                    Filled::Several(own) => own,
+                    first => {
+                        // A range whose end is not known yet has as much room as has come.
+                        let is_known = range.end() < u64::MAX;
+                        let whole = if is_known { range.len() } else { 0 };
+                        let mut own = BytesMut::zeroed(usize::try_from(whole).unwrap_or(usize::MAX));
+                        if let Filled::One(first) = first {
+                            put(&mut own, 0, &first);
+                        }
+                        own
+                    }
+                };
+                put(&mut own, at, &came);
+                *bytes = Filled::Several(own);
+            }
+        }
+    }
+
+    /// A range has all its bytes, and so many.
+    pub(super) fn complete(&mut self, index: usize, count: u64) {
+        let Some(filling) = self.ranges.get_mut(index) else { return };
+        let mut bytes = match std::mem::replace(&mut filling.bytes, Filled::Nothing) {
+            Filled::Nothing => Bytes::new(),
+            Filled::One(bytes) => bytes,
+            Filled::Several(bytes) => bytes.freeze(),
+        };
+        bytes.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        self.ready.push(Ready { index, bytes });
+    }
+
+    /// The call is over.
+    pub(super) fn end(&mut self, result: Result<()>) {
+        self.end = Some(result);
+    }
+
+    /// The task that waits for it, if there is news for it.
+    pub(super) fn news(&mut self) -> Option<Waker> {
+        if self.ready.is_empty() && self.end.is_none() { None } else { self.waker.take() }
+    }
+
+    /// What has come since the last look; `None`: nothing has. The end is told alone, with nothing or with the error.
+    fn take(&mut self) -> Option<Result<Vec<Ready>>> {
+        if !self.ready.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.ready)));
+        }
+        self.end.clone().map(|result| result.map(|()| Vec::new()))
+    }
+}
+
+impl Reading {
+    /// The ranges that became complete since the last call, in any order; waits for the next one. An empty list says that all
+    /// were told, an error that the call has failed: what had come before was told before it.
+    pub async fn next(&mut self) -> Result<Vec<Ready>> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// The same without waiting; `None`: nothing is complete now.
+    pub fn ready(&mut self) -> Option<Result<Vec<Ready>>> {
+        self.look(None)
+    }
+
+    /// All bytes, in the order of the ranges.
+    pub async fn all(mut self) -> Result<Vec<Bytes>> {
+        let mut all = vec![Bytes::new(); self.ranges];
+        loop {
+            let came = self.next().await?;
+            if came.is_empty() {
+                return Ok(all);
+            }
+            for Ready { index, bytes } in came {
+                if let Some(place) = all.get_mut(index) {
+                    *place = bytes;
+                }
+            }
+        }
+    }
+
+    /// The bytes of the only range.
+    pub async fn one(self) -> Result<Bytes> {
+        Ok(self.all().await?.pop().unwrap_or_default())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Ready>>> {
+        match self.look(Some(context.waker())) {
+            Some(came) => Poll::Ready(came),
+            None => Poll::Pending,
+        }
+    }
+
+    fn look(&mut self, waker: Option<&Waker>) -> Option<Result<Vec<Ready>>> {
+        let mut state = self.open.shared.state();
+        let Some(call) = state.calls.get_mut(&self.id) else {
+            return Some(Err(Error::new(ErrorKind::Usage, "the read is over")));
+        };
+        let taken = call.take();
+        if taken.is_none() {
+            call.waker = waker.cloned();
+        }
+        let is_end = matches!(&taken, Some(Err(_))) || matches!(&taken, Some(Ok(came)) if came.is_empty());
+        self.is_over |= is_end;
+        taken
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.open.shared.forget(self.id, self.is_over);
+    }
+}
+
+/// Puts bytes at a place of a buffer, which grows if it has to.
+fn put(buffer: &mut BytesMut, at: usize, bytes: &[u8]) {
+    let end = at.saturating_add(bytes.len());
+    if buffer.len() < end {
+        buffer.resize(end, 0);
+    }
+    buffer[at..end].copy_from_slice(bytes);
+}
