@@ -94,8 +94,9 @@ impl Lane {
         batch: &mut Batch,
     ) -> Result<(), End> {
         match outcome {
-            Ok(is_news) => {
-                if let (true, Some(size_bytes)) = (is_news, now.size_bytes) {
+            Ok(_) => {
+                // Also where another lane has heard it first, which may have to tell it still: bytes come after the size.
+                if let Some(size_bytes) = now.size_bytes {
                     batch.push(Event::Size { source: SourceId(self.source.number), size_bytes });
                 }
                 Ok(())
