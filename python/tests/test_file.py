@@ -268,3 +268,10 @@ def test_a_read_has_a_deadline(server, place, content):
     with gridlane.open(server.url("http", f"{place.name}/f"), timeout=1e-6, policy="direct") as file:
         with pytest.raises(TimeoutError):
             file.pread(20_000_000, 5_000_000)
+
+
+def test_a_file_of_this_machine(tmp_path):
+    (tmp_path / "f").write_bytes(b"of this machine")
+    with gridlane.open(tmp_path / "f") as file:
+        assert file.read() == b"of this machine"
+    assert gridlane.stat(tmp_path / "f").size == 15 and gridlane.ls(tmp_path) == ["f"]
