@@ -16,7 +16,7 @@ use crate::action::{Action, Kind, Priority};
 use crate::budget::Purpose;
 use crate::cost::Path;
 use crate::fill::Fill;
-use crate::lane::{Lane, Request, State};
+use crate::lane::{Lane, Request, Source, State};
 use crate::payload::Payload;
 use crate::reader::Reader;
 use crate::settings::Policy;
@@ -52,6 +52,11 @@ impl<P: Payload> Reader<P> {
     pub(crate) fn look(&mut self, now: Time) {
         self.watch(now);
         if self.failed.is_some() {
+            return;
+        }
+        let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
+        if self.is_whole() && self.sources.iter().all(is_heard) {
+            self.let_lanes_go();
             return;
         }
         self.open_lanes(now);
@@ -90,6 +95,13 @@ impl<P: Payload> Reader<P> {
             self.lanes.insert(lane, Lane::new(source, now));
             self.out.push_back(Action::Connect { lane, source });
         }
+    }
+
+    /// All bytes are here: the connections are for other files, of which a program may have hundreds open. Where some are
+    /// forgotten again, lanes are opened again.
+    fn let_lanes_go(&mut self) {
+        let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
+        lanes.into_iter().for_each(|lane| self.close_lane(lane));
     }
 
     /// Begins to bring what comes along with the opening, once the size and a lane are there.

@@ -58,6 +58,15 @@ fn a_call_with_identical_and_overlapping_ranges_gets_each_of_them() {
 }
 
 #[test]
+fn a_file_that_is_all_there_holds_no_connection() {
+    let read = |range| run(&[fast()], Settings::forced(Policy::Vector), &App::Timed(vec![at(1.0, range)]));
+    let half = read(ByteRange::new(0, SIZE / 2));
+    let whole = read(ByteRange::new(0, SIZE));
+    assert!(half.failures.is_empty() && whole.failures.is_empty());
+    assert_eq!((half.connections, whole.connections), (Settings::default().lanes, 0));
+}
+
+#[test]
 fn a_cancelled_read_frees_what_it_held() {
     let large = Timed { cancel_s: Some(0.11), ..at(0.1, ByteRange::new(0, SIZE)) };
     let app = App::Timed(vec![large, at(0.5, ByteRange::new(0, 1000))]);

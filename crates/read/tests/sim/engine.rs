@@ -93,6 +93,8 @@ pub(crate) struct Outcome {
     pub(crate) twice_bytes: u64,
     pub(crate) owed_bytes: u64,
     pub(crate) waiting: usize,
+    /// Connections at the end, before the file is closed.
+    pub(crate) connections: usize,
     /// When the first range of the first call was complete.
     pub(crate) first_range_s: Option<f64>,
     /// Bytes that each server sent.
@@ -231,6 +233,7 @@ impl<P: SimPayload> Sim<P> {
                 twice_bytes: 0,
                 owed_bytes: 0,
                 waiting: 0,
+                connections: 0,
                 first_range_s: None,
                 sent_bytes: vec![0; servers.len()],
                 taken_back: 0,
@@ -305,6 +308,7 @@ impl<P: SimPayload> Sim<P> {
         self.outcome.explain = self.reader.explain(self.now());
         self.outcome.owed_bytes = self.reader.owed_bytes();
         self.outcome.waiting = self.reader.waiting();
+        self.outcome.connections = self.connections.len();
         let now = self.now();
         self.reader.close(now);
         self.obey();
