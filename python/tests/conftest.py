@@ -71,7 +71,8 @@ class Serve:
         return self.urls["root"].split("//")[1].rstrip("/")
 
     def stop(self) -> None:
-        self.process.terminate()
+        # Not in peace: it would wait for connections of files that tests have left open.
+        self.process.kill()
         self.process.communicate()
 
 
