@@ -65,3 +65,23 @@ def test_errors_are_also_those_that_others_expect():
     for name, builtin in expected.items():
         found = getattr(gridlane.errors, name)
         assert issubclass(found, builtin) and issubclass(found, gridlane.Error), name
+
+
+def test_the_stubs_have_all_functions():
+    for module in (gridlane, gridlane.aio):
+        stub = MODULES / ("aio.pyi" if module is gridlane.aio else "__init__.pyi")
+        tree = ast.parse(stub.read_text())
+        described = {
+            node.name: node.args
+            for node in tree.body
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        assert set(described) == set(gridlane.aio.__all__)
+        (names,) = (ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign))
+        assert set(names) == set(module.__all__)
+        for name, arguments in described.items():
+            method = inspect.signature(getattr(gridlane.Client, name))
+            keywords = {key for key, of in method.parameters.items() if of.kind is of.KEYWORD_ONLY} - {
+                "progress"
+            }
+            assert keywords == {argument.arg for argument in arguments.kwonlyargs}, name
