@@ -363,7 +363,7 @@ def test_a_tool_that_is_missing_names_its_package(monkeypatch):
 
 
 def test_what_is_only_declared_is_not_available():
-    for name in ("gridlane-read", "gridlane-broker", "gridlane-federation", "gridlane-cache"):
+    for name in ("gridlane-broker", "gridlane-federation", "gridlane-cache"):
         found = registry.tool(name).availability()
         assert not found.is_there and "yet" in found.reason
 

@@ -73,7 +73,8 @@ class Server(BaseHTTPRequestHandler):
         else:
             body = b""
             for first, last in asked:
-                body += f"\r\n--sep\r\nContent-Type: x/y\r\nContent-Range: bytes {first}-{last}/9\r\n\r\n".encode()
+                content_range = f"bytes {first}-{last}/{len(CONTENT)}"
+                body += f"\r\n--sep\r\nContent-Type: x/y\r\nContent-Range: {content_range}\r\n\r\n".encode()
                 body += CONTENT[first : last + 1]
             self.answer(206, body + b"\r\n--sep--\r\n", kind="multipart/byteranges; boundary=sep")
 
@@ -331,6 +332,17 @@ def test_what_was_read_is_compared(server, tmp_path, mode):
     whole = {"kind": "remote_read", "protocol": "http", "read": READ | {"fraction": 1.0, "mode": mode}}
     found, _ = run(tmp_path, "python-http", whole, url(server), sent=wrong)
     assert found.bytes_verified == 0
+
+
+@pytest.mark.parametrize("mode", ["single", "vector"])
+def test_gridlane_reads_the_same(server, tmp_path, mode):
+    work = {"kind": "remote_read", "protocol": "http", "read": READ | {"mode": mode, "vector_width": 16}}
+    found, done = run(tmp_path, "gridlane-read", work, url(server))
+    assert (found.bytes_verified, found.events_read, found.error) == (50_000, 50, None), done.stderr
+    assert found.bytes_moved >= 49_000 and found.connections >= 1
+    found, done = run(tmp_path, "gridlane-read", work, url(server, "absent"))
+    assert done.returncode == 3 and found.http_status == 404 and found.error_phase == "open"
+    assert found.bytes_verified is None and found.events_requested == 50
 
 
 def test_a_file_that_is_not_there_fails(server, tmp_path):

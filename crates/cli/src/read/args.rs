@@ -61,6 +61,9 @@ pub(crate) struct ReadArgs {
     /// Policies to run, in this order: adaptive, direct, vector, prefetch, lazy, copy; or all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_policies, default_value = "adaptive")]
     pub(crate) policy: Vec<Policies>,
+    /// Also the Adler-32 of all that was read, in the order of the trace, in the JSON
+    #[arg(long)]
+    pub(crate) checksum: bool,
     /// Bytes moved for each byte that is wanted, at most; 1: nothing but what is wanted. To copy all of a file is exempt
     #[arg(long, value_name = "FACTOR", default_value_t = 4.0, value_parser = parse_budget)]
     pub(crate) budget: f64,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gridlane_client::events::{ReadLine, ReadRun};
 use gridlane_client::reading::{Trace, prices, replay};
 use gridlane_core::limits::{IO_BYTES, TRACE_BYTES_MAX};
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use gridlane_dav::RangeList;
 use gridlane_engine::reading::{Policy, ReadOptions, RemoteFile, Settings};
 use gridlane_peer::Client;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &ReadArgs, global: &Global, output: &Output) -> Re
     for policy in policies {
         // Connections of one run would be warm in the next.
         let client = connect_to(&urls, &args.credentials, global, false)?.client;
-        let run = measure(&urls, client, &trace, options(args, policy)).await?;
+        let run = measure(&urls, client, &trace, options(args, policy), args.checksum).await?;
         path = path.or(Some((run.path, run.line.size_bytes)));
         if output.json {
             print_line(&mut std::io::stdout().lock(), &ReadLine::Run(run.line));
@@ -93,7 +93,13 @@ struct Run {
 }
 
 /// Opens the file and replays the trace.
-async fn measure(urls: &[Url], client: Client, trace: &Trace, options: ReadOptions) -> Result<Run> {
+async fn measure(
+    urls: &[Url],
+    client: Client,
+    trace: &Trace,
+    options: ReadOptions,
+    has_checksum: bool,
+) -> Result<Run> {
     let begun = std::time::Instant::now();
     let file = RemoteFile::open(urls.to_vec(), client, options).await?;
     let opened = begun.elapsed();
@@ -103,9 +109,11 @@ async fn measure(urls: &[Url], client: Client, trace: &Trace, options: ReadOptio
         let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller);
         return Err(error.hint("the trace is of another file").endpoint(&urls[0]));
     }
-    let took = replay(&file, trace).await?;
+    let mut hasher = has_checksum.then(|| Hasher::new(ChecksumKind::Adler32));
+    let took = replay(&file, trace, hasher.as_mut()).await?;
     let (explain, path, proof) = (file.explain(), file.path(), file.proof());
-    let line = ReadRun::new(&explain, &proof, file.size_bytes(), opened, opened + took);
+    let mut line = ReadRun::new(trace, (&explain, &proof), file.size_bytes(), opened, opened + took);
+    line.adler32 = hasher.map(|hasher| hasher.finish().hex());
     Ok(Run { line, path })
 }
 

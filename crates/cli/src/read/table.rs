@@ -15,12 +15,11 @@ pub(super) fn table(
     prices: &[(Policy, f64)],
     runs: &[ReadRun],
 ) -> String {
-    let wanted: u64 = trace.calls().iter().flatten().map(|range| range.len()).sum();
     let mut text = format!(
         "{} calls, {} ranges, {} of {}\nround trip {:.1} ms, {}, {:.1} us for a range, {} connections\n\n",
         trace.calls().len(),
         trace.ranges(),
-        format_bytes(wanted),
+        format_bytes(trace.bytes()),
         format_bytes(size_bytes),
         path.round_trip_s * 1e3,
         format_rate(path.rate_bytes_per_s),

@@ -56,6 +56,10 @@ pub struct ReadRun {
     pub verification: &'static str,
     /// Failures of sources that were made good.
     pub failures: u64,
+    /// The Adler-32 of all that was read, in the order of the trace; `null`: it was not wanted.
+    pub adler32: Option<String>,
+    /// Bytes of it, repeated ones each time.
+    pub bytes: u64,
     /// All of it in words.
     pub explain: String,
 }
@@ -89,10 +93,10 @@ pub struct ReadPrice {
 }
 
 impl ReadRun {
-    /// The line of a run that took `all` from the beginning, and `opened` until the file was open.
+    /// The line of a run of a trace that took `all` from the beginning, and `opened` until the file was open.
     pub fn new(
-        explain: &Explain,
-        proof: &Proof,
+        trace: &Trace,
+        (explain, proof): (&Explain, &Proof),
         size_bytes: u64,
         opened: Duration,
         all: Duration,
@@ -115,6 +119,8 @@ impl ReadRun {
             element_s: explain.element_s,
             verification: proof.name(),
             failures: explain.failures,
+            adler32: None,
+            bytes: trace.bytes(),
             explain: explain.to_string(),
         }
     }

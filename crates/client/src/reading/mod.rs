@@ -5,7 +5,7 @@ mod trace;
 
 use std::time::{Duration, Instant};
 
-use gridlane_core::Result;
+use gridlane_core::{Hasher, Result};
 use gridlane_dav::RangeList;
 use gridlane_engine::reading::RemoteFile;
 
@@ -20,12 +20,15 @@ pub fn parse_ranges(text: &str) -> std::result::Result<RangeList, String> {
 }
 
 /// Makes the calls of a trace, each when the one before is complete, as a program does that has one thread; returns the time
-/// from the first to the last.
-pub async fn replay(file: &RemoteFile, trace: &Trace) -> Result<Duration> {
+/// from the first to the last. `hasher` takes all bytes in the order of the ranges.
+pub async fn replay(file: &RemoteFile, trace: &Trace, mut hasher: Option<&mut Hasher>) -> Result<Duration> {
     let begun = Instant::now();
     for call in trace.calls() {
         let mut reading = file.read(call, None);
-        while !reading.next().await?.is_empty() {}
+        match &mut hasher {
+            None => while !reading.next().await?.is_empty() {},
+            Some(hasher) => reading.all().await?.iter().for_each(|bytes| hasher.update(bytes)),
+        }
     }
     Ok(begun.elapsed())
 }

@@ -68,6 +68,11 @@ impl Trace {
         self.calls.iter().map(Vec::len).sum()
     }
 
+    /// Bytes of all ranges, repeated ones each time.
+    pub fn bytes(&self) -> u64 {
+        self.calls.iter().flatten().map(|range| range.len()).sum()
+    }
+
     /// The end of what it reads.
     pub fn end(&self) -> u64 {
         self.calls.iter().flatten().map(|range| range.end()).max().unwrap_or(0)

@@ -42,7 +42,7 @@ pub(super) struct Call {
 /// A range that is being filled.
 #[derive(Debug)]
 struct Filling {
-    range: ByteRange,
+    start: u64,
     bytes: Filled,
 }
 
@@ -51,45 +51,27 @@ enum Filled {
     Nothing,
     /// One piece, from the beginning of the range on.
     One(Bytes),
-    /// Several, copied together.
-    Several(BytesMut),
+    /// Several, each with its place in the range. They are joined when all are there: a size that a server only claims
+    /// takes no memory.
+    Several(Vec<(u64, Bytes)>),
 }
 
 impl Call {
-    /// A call for these ranges, of a file of this size if it is known.
-    pub(super) fn new(ranges: &[ByteRange], size_bytes: Option<u64>) -> Call {
-        let size_bytes = size_bytes.unwrap_or(u64::MAX);
-        let filling = |range: &ByteRange| Filling {
-            range: range.intersection(ByteRange::new(0, size_bytes)),
-            bytes: Filled::Nothing,
-        };
+    /// A call for these ranges.
+    pub(super) fn new(ranges: &[ByteRange]) -> Call {
+        let filling = |range: &ByteRange| Filling { start: range.start(), bytes: Filled::Nothing };
         Call { ranges: ranges.iter().map(filling).collect(), ready: Vec::new(), end: None, waker: None }
     }
 
     /// Bytes of a range have come.
     pub(super) fn fill(&mut self, index: usize, offset: u64, piece: Piece) {
-        let Some(Filling { range, bytes }) = self.ranges.get_mut(index) else { return };
-        let at = usize::try_from(offset.saturating_sub(range.start())).unwrap_or(usize::MAX);
-        let came = piece.0;
+        let Some(Filling { start, bytes }) = self.ranges.get_mut(index) else { return };
+        let at = offset.saturating_sub(*start);
         match bytes {
-            Filled::Nothing if at == 0 => *bytes = Filled::One(came),
-            _ => {
-                let mut own = match std::mem::replace(bytes, Filled::Nothing) {
-                    Filled::Several(own) => own,
-                    first => {
-                        // A range whose end is not known yet has as much room as has come.
-                        let is_known = range.end() < u64::MAX;
-                        let whole = if is_known { range.len() } else { 0 };
-                        let mut own = BytesMut::zeroed(usize::try_from(whole).unwrap_or(usize::MAX));
-                        if let Filled::One(first) = first {
-                            put(&mut own, 0, &first);
-                        }
-                        own
-                    }
-                };
-                put(&mut own, at, &came);
-                *bytes = Filled::Several(own);
-            }
+            Filled::Nothing if at == 0 => *bytes = Filled::One(piece.0),
+            Filled::Nothing => *bytes = Filled::Several(vec![(at, piece.0)]),
+            Filled::One(first) => *bytes = Filled::Several(vec![(0, std::mem::take(first)), (at, piece.0)]),
+            Filled::Several(all) => all.push((at, piece.0)),
         }
     }
 
@@ -99,7 +81,7 @@ impl Call {
         let mut bytes = match std::mem::replace(&mut filling.bytes, Filled::Nothing) {
             Filled::Nothing => Bytes::new(),
             Filled::One(bytes) => bytes,
-            Filled::Several(bytes) => bytes.freeze(),
+            Filled::Several(all) => joined(all),
         };
         bytes.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         self.ready.push(Ready { index, bytes });
@@ -185,11 +167,37 @@ impl Drop for Reading {
     }
 }
 
-/// Puts bytes at a place of a buffer, which grows if it has to.
-fn put(buffer: &mut BytesMut, at: usize, bytes: &[u8]) {
-    let end = at.saturating_add(bytes.len());
-    if buffer.len() < end {
-        buffer.resize(end, 0);
+/// The bytes of pieces that lie next to each other, in any order.
+fn joined(mut pieces: Vec<(u64, Bytes)>) -> Bytes {
+    pieces.sort_unstable_by_key(|(at, _)| *at);
+    let mut all = BytesMut::with_capacity(pieces.iter().map(|(_, bytes)| bytes.len()).sum());
+    pieces.iter().for_each(|(_, bytes)| all.extend_from_slice(bytes));
+    all.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(text: &'static str) -> Piece {
+        Piece(Bytes::from_static(text.as_bytes()))
     }
-    buffer[at..end].copy_from_slice(bytes);
+
+    #[test]
+    fn pieces_are_joined_in_their_order() {
+        let mut call = Call::new(&[ByteRange::at(10, 1 << 60), ByteRange::at(5, 3), ByteRange::at(7, 2)]);
+        call.fill(0, 14, piece("fgh"));
+        call.fill(0, 10, piece("ab"));
+        call.fill(1, 5, piece("xyz"));
+        call.fill(0, 12, piece("cd"));
+        for (index, count) in [(0, 7), (1, 3), (2, 0)] {
+            call.complete(index, count);
+        }
+        let texts: Vec<&[u8]> = call.ready.iter().map(|ready| &ready.bytes[..]).collect();
+        assert_eq!(texts, [&b"abcdfgh"[..], b"xyz", b""]);
+        assert!(matches!(call.take(), Some(Ok(ready)) if ready.len() == 3));
+        assert!(call.take().is_none());
+        call.end(Ok(()));
+        assert!(matches!(call.take(), Some(Ok(ready)) if ready.is_empty()));
+    }
 }

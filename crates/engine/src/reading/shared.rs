@@ -123,10 +123,9 @@ impl Shared {
     /// Begins a call.
     pub(super) fn read(self: &Arc<Shared>, ranges: &[ByteRange], deadline: Option<Time>) -> ReadId {
         self.drive(|state, now| {
-            let size_bytes = state.reader.size_bytes();
             let wish = Wish { ranges: ranges.to_vec(), deadline };
             let id = state.reader.read(now, wish);
-            state.calls.insert(id, Call::new(ranges, size_bytes));
+            state.calls.insert(id, Call::new(ranges));
             id
         })
     }

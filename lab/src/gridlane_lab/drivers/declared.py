@@ -10,7 +10,6 @@ _COPY_AND_READ: frozenset[Kind] = frozenset({"copy", "remote_read"})
 
 # Name, kinds of work, sources at most, and why it is not there.
 _DECLARED: tuple[tuple[str, frozenset[Kind], int, str], ...] = (
-    ("gridlane-read", frozenset({"remote_read"}), 32, "gridlane has no remote reader yet"),
     ("gridlane-broker", frozenset({"job"}), 32, "gridlane has no transfer service yet"),
     ("gridlane-federation", _COPY_AND_READ, 32, "gridlane has no redirector yet"),
     ("gridlane-cache", _COPY_AND_READ, 1, "gridlane has no read cache yet"),

@@ -128,10 +128,7 @@ def reading_of_cp(output: Output) -> Reading:
         source_connections={str(source["url"]): _int(source.get("connections")) or 0 for source in sources},
         retries=retries,
         checksum_compared=summary.get("verification") == "verified" if summary else None,
-        http_status=_int(error.get("http_status")),
-        error_scope=_scope(error) if error else text.get("error_scope"),
-        error_phase=_PHASES.get(str(error.get("class"))) if error else text.get("error_phase"),
-        error=str(error.get("message")) if error else text.get("error"),
+        **(error_of_event(error) if error else text),
         source_bytes={str(source["url"]): int(source.get("bytes") or 0) for source in sources},
         source_wasted_bytes={
             str(source["url"]): max(0, received - int(source.get("bytes") or 0))
@@ -139,6 +136,16 @@ def reading_of_cp(output: Output) -> Reading:
             if (received := _int(source.get("received_bytes"))) is not None
         },
     )
+
+
+def error_of_event(error: Mapping[str, Any]) -> dict[str, Any]:
+    """An error of its events, in the words of the rows."""
+    return {
+        "http_status": _int(error.get("http_status")),
+        "error_scope": _scope(error),
+        "error_phase": _PHASES.get(str(error.get("class"))),
+        "error": str(error.get("message")),
+    }
 
 
 def _scope(error: Mapping[str, Any]) -> str | None:

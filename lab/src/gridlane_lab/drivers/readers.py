@@ -172,7 +172,7 @@ def reading_of_events(task: Task, output: Output) -> Reading:
         events_read=_int(last.get("events")),
         events_requested=wanted.events() if wanted is not None else _int(last.get("events")) if is_whole else None,
         wait_s=_float(last.get("wait_s")),
-        bytes_verified=_verified(task, wanted, last) if is_whole else None,
+        bytes_verified=verified_bytes(task, wanted, last) if is_whole else None,
         http_status=_int(failed.get("http_status")),
         **said,
     )
@@ -183,7 +183,7 @@ def _wanted(task: Task) -> Wanted | None:
     return None if read is None else reading.wanted(task.scenario, read, task.size_bytes, task.number)
 
 
-def _verified(task: Task, wanted: Wanted | None, last: Mapping[str, Any]) -> int | None:
+def verified_bytes(task: Task, wanted: Wanted | None, last: Mapping[str, Any]) -> int | None:
     """Bytes that the job read, if they are those of the original; 0 if they are not; None if nothing tells."""
     if wanted is None or task.original is None or "adler32" not in last:
         return None
