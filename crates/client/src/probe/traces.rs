@@ -316,6 +316,8 @@ async fn bounded(spec: CopySpec, client: &Client, clock: &Clock) -> Result<bool>
         Err(error) if error.kind() == ErrorKind::Interrupted && !clock.is_stopped() => {
             Err(clock.too_slow(left))
         }
+        // What is left of a step is the patience of its parts.
+        Err(error) if error.kind() == ErrorKind::Timeout => Err(clock.too_slow(left)),
         Err(error) => Err(error),
     }
 }
