@@ -462,6 +462,7 @@ fn tls_error(cause: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridlane_sys::tcp::ClosedPort;
     use tokio::net::TcpListener;
 
     use crate::accept::Acceptor;
@@ -481,10 +482,6 @@ mod tests {
             filling.push(taken.unwrap());
         }
         (address, filling, listener)
-    }
-
-    fn refusing() -> SocketAddr {
-        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }
 
     /// Takes connections and closes them at once.
@@ -574,12 +571,13 @@ mod tests {
     async fn what_does_not_answer_or_shake_hands_is_passed_over() {
         let (hole, _filling, _listener) = black_hole().await;
         let (address, tls) = speaking().await;
-        let addresses = vec![refusing(), hole, closing().await, address];
+        let refusing = ClosedPort::new().unwrap();
+        let addresses = vec![refusing.address(), hole, closing().await, address];
         let (won, dialled) = first_of(addresses, Some(tls), &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
         assert_eq!(dialled.handshake_round_trips, 2);
-        let (won, _) =
-            first_of(vec![hole, refusing(), address], None, &|_| (), &Speech::default()).await.unwrap();
+        let addresses = vec![hole, refusing.address(), address];
+        let (won, _) = first_of(addresses, None, &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
     }
 
@@ -607,7 +605,8 @@ mod tests {
         let (won, _) =
             first_of(vec![odd, address], Some(tls.clone()), &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
-        let addresses = vec![odd, refusing()];
+        let refusing = ClosedPort::new().unwrap();
+        let addresses = vec![odd, refusing.address()];
         let error =
             first_of(addresses, Some(tls), &|_| (), &Speech::default()).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), Speaks::Http.error("https").kind());
@@ -617,7 +616,8 @@ mod tests {
     #[tokio::test]
     async fn all_that_failed_are_named() {
         let (_, tls) = speaking().await;
-        let addresses = vec![refusing(), closing().await];
+        let refusing = ClosedPort::new().unwrap();
+        let addresses = vec![refusing.address(), closing().await];
         let error = first_of(addresses.clone(), Some(tls), &|_| (), &Speech::default())
             .await
             .map(|_| ())

@@ -5,28 +5,6 @@ use gridlane_plan::{LaneId, RequestId, SourceId};
 
 use crate::call::ReadId;
 
-/// The form of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// One range, wanted by a call or soon: `read`, a GET with one range.
-    Single,
-    /// Several ranges: `readv`, a multipart range, or as many single ones where the engine knows that they are cheaper.
-    Vector,
-    /// One range for the page map: `pgread` where pages have checksums.
-    Bulk,
-}
-
-/// The order in which the engine sends, where it has the choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
-    /// A call waits for it.
-    Demand,
-    /// A call is expected to want it soon.
-    Ahead,
-    /// It fills the page map.
-    Background,
-}
-
 /// An order for the engine.
 #[derive(Debug)]
 pub enum Action<P> {
@@ -43,11 +21,8 @@ pub enum Action<P> {
         lane: LaneId,
         /// Name of the new request.
         request: RequestId,
-        /// Its form.
-        kind: Kind,
-        /// Its urgency.
-        priority: Priority,
-        /// The bytes: ascending, none empty, none touching the next unless an element would be too large.
+        /// The bytes: ascending, none empty, none touching the next unless an element would be too large. Several are for one
+        /// vector, or as many single requests where the engine knows that they are cheaper.
         ranges: Vec<ByteRange>,
     },
     /// Nothing waits for the request any more: it need not be sent if it was not, and may be stopped where the protocol can.

@@ -12,7 +12,7 @@ use gridlane_core::limits::{
 use gridlane_core::{ByteRange, RangeSet, Time};
 use gridlane_plan::{LaneId, RequestId, SourceId};
 
-use crate::action::{Action, Kind, Priority};
+use crate::action::Action;
 use crate::budget::Purpose;
 use crate::cost::Path;
 use crate::fill::Fill;
@@ -459,17 +459,7 @@ impl<P: Payload> Reader<P> {
         );
         self.explain.requests += 1;
         self.explain.elements += ranges.len() as u64;
-        let kind = match purpose {
-            _ if ranges.len() > 1 => Kind::Vector,
-            Purpose::Demand | Purpose::Ahead | Purpose::Opening => Kind::Single,
-            _ => Kind::Bulk,
-        };
-        let priority = match purpose {
-            Purpose::Demand | Purpose::Forced => Priority::Demand,
-            Purpose::Opening | Purpose::SmallFile | Purpose::Ahead => Priority::Ahead,
-            Purpose::Bulk => Priority::Background,
-        };
-        self.out.push_back(Action::Request { lane: id, request, kind, priority, ranges });
+        self.out.push_back(Action::Request { lane: id, request, ranges });
     }
 
     /// A lane that has nothing to do asks for the end of what a lane of a much slower source owes to calls, when all else is

@@ -85,7 +85,7 @@ mod stream;
 pub mod vector;
 mod waits;
 
-pub use action::{Action, Kind, Priority};
+pub use action::Action;
 pub use budget::Purpose;
 pub use call::{Call, Hint, ReadId};
 pub use event::{Abilities, Event};

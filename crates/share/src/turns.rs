@@ -278,7 +278,11 @@ impl Brief<'_> {
 impl Briefs {
     /// Counts one that runs without a turn, until the answer is dropped.
     fn begin(&self, now: Instant) -> Running<'_> {
-        if self.running.fetch_add(1, Ordering::Relaxed) == 0 {
+        // Before it is counted: others would see it hang since whenever the last one was.
+        if self.running.load(Ordering::Acquire) == 0 {
+            self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
+        }
+        if self.running.fetch_add(1, Ordering::Release) == 0 {
             self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
         }
         Running(self)
@@ -286,7 +290,7 @@ impl Briefs {
 
     /// True if those under way have taken too long for the page cache.
     fn hangs(&self) -> bool {
-        self.running.load(Ordering::Relaxed) > 0 && {
+        self.running.load(Ordering::Acquire) > 0 && {
             let since_ns = self.since_ns.load(Ordering::Relaxed);
             ns_from_origin(Instant::now()).saturating_sub(since_ns) > PAGE_CACHE_MAX.as_nanos() as u64
         }
@@ -362,7 +366,9 @@ mod tests {
         let (release, wait) = mpsc::channel::<()>();
         let hung = std::thread::spawn({
             let turns = Arc::clone(&turns);
-            move || turns.brief_now(BriefKind::Write).map(|brief| brief.run(|| wait.recv()))
+            // It sleeps at the end: where it has come to `recv` late, that does not wait.
+            let hangs = move || (wait.recv().is_err(), std::thread::sleep(2 * PAGE_CACHE_MAX));
+            move || turns.brief_now(BriefKind::Write).map(|brief| brief.run(hangs))
         });
         while turns.brief_now(BriefKind::Write).is_some() {
             tokio::task::yield_now().await;

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// The part of `TCP_INFO` that a transfer tool can act on.
@@ -94,6 +95,30 @@ pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     }
 }
 
+/// A port of loopback that is taken and at which nothing listens: as long as this lives, connections to it are refused, and no
+/// other socket gets its number.
+#[derive(Debug)]
+pub struct ClosedPort {
+    address: SocketAddr,
+    _socket: OwnedFd,
+}
+
+impl ClosedPort {
+    /// Takes a free port of 127.0.0.1.
+    pub fn new() -> io::Result<ClosedPort> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = SocketAddr::try_from(getsockname(&socket)?)?;
+        Ok(ClosedPort { address, _socket: socket })
+    }
+
+    /// The address and the port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,5 +196,13 @@ mod tests {
     fn what_is_no_tcp_socket_is_an_error() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(info(&file).is_err() && unacknowledged_bytes(&file).is_err());
+    }
+
+    #[test]
+    fn a_closed_port_refuses_and_is_taken() {
+        let closed = ClosedPort::new().unwrap();
+        let refused = TcpStream::connect(closed.address()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(TcpListener::bind(closed.address()).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 }

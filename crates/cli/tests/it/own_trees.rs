@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::client::{Running, cp_r, gridlane, run};
+use crate::support::nginx::free_port;
 use crate::support::serve::Server;
 use crate::support::tree::{assert_same_trees, read_tree};
 use crate::support::{Scratch, content, end_answer, is_long_run};
@@ -154,8 +155,9 @@ fn thousands_of_files_go_up_and_down() {
 #[test]
 fn a_server_that_is_gone_is_given_up() {
     const FILES: usize = 400;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    // None that the kernel hands out: another test's server would get it.
+    let port = free_port();
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     // It lists its files, and the receiver is gone.
     let lists = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

@@ -386,6 +386,37 @@ fn the_lines_of_other_commands_as_documented() {
 }
 
 #[test]
+fn the_lines_of_replayed_reads_as_documented() {
+    use gridlane_core::ByteRange;
+    use gridlane_engine::reading::{Explain, Path, Proof};
+
+    use crate::reading::{Trace, prices};
+
+    const SECTION: &str = "## gridlane read";
+    let trace =
+        Trace::of(vec![vec![ByteRange::at(0, 10), ByteRange::at(5, 10)], vec![ByteRange::at(90, 10)]]);
+    let (opened, all) = (Duration::from_millis(250), Duration::from_millis(1500));
+    let run = ReadRun::new(&trace, (&Explain::default(), &Proof::Unstated), 100, opened, all);
+    let run = ReadLine::Run(run);
+    assert_documented(SECTION, &[], &run);
+    let made = line(&run);
+    assert_eq!(
+        (&made["policy"], &made["seconds"], &made["open_s"]),
+        (&json!("adaptive"), &json!(1.5), &json!(0.25))
+    );
+    assert_eq!((&made["bytes"], &made["verification"]), (&json!(30), &json!("unverified")));
+    let (round_trip_s, rate_bytes_per_s, element_s, lanes, window_bytes) = (0.1, 1e6, 1e-6, 8, 1e5);
+    let path = Path { round_trip_s, rate_bytes_per_s, element_s, lanes, window_bytes };
+    let prices = ReadLine::prices(&trace, 100, &path, &prices(&trace, 100, &path));
+    assert_documented(SECTION, &[], &prices);
+    let made = line(&prices);
+    assert_eq!((&made["calls"], &made["ranges"]), (&json!(2), &json!(3)));
+    let direct = &made["policies"][0];
+    assert_eq!(direct["policy"], "direct");
+    assert!((direct["expected_s"].as_f64().unwrap() - 0.3).abs() < 0.01, "{direct}");
+}
+
+#[test]
 fn the_lines_of_a_probe_as_documented() {
     use crate::probe::{
         Choice, Chosen, Criterion, Figures, Left, Outcome, Rate, Report, Shown, SiteList, Step, Untried, Why,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gridlane_core::ByteRange;
 use gridlane_engine::reading::{Path, Policy, Settings};
 
 use super::trace::Trace;
@@ -24,8 +25,7 @@ pub fn price_s(policy: Policy, trace: &Trace, size_bytes: u64, path: &Path) -> O
         Policy::Prefetch => {
             // What goes on where the last call ended is there already.
             let mut end = None;
-            let time = |call: &Vec<_>| -> f64 {
-                let call: &Vec<gridlane_core::ByteRange> = call;
+            let time = |call: &Vec<ByteRange>| {
                 let bytes = call.iter().map(|range| range.len()).sum::<u64>() as f64;
                 let follows = call.first().map(|range| range.start()) == end;
                 end = call.last().map(|range| range.end());
@@ -58,7 +58,6 @@ pub fn prices(trace: &Trace, size_bytes: u64, path: &Path) -> Vec<(Policy, f64)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridlane_core::ByteRange;
 
     /// A tenth of 1 GB in events of 1 kB at 26 ms: one by one it takes three quarters of an hour, in one call a second.
     #[test]

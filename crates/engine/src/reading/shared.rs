@@ -173,7 +173,7 @@ impl Shared {
                 let lane = Lane { id: lane, source, shared: Arc::clone(self) };
                 self.runtime.spawn(lane.run(commands));
             }
-            Action::Request { lane, request, kind: _, priority: _, ranges } => {
+            Action::Request { lane, request, ranges } => {
                 state.requests.insert(request, lane);
                 self.command(state, lane, Command::Request(Order { request, ranges }));
             }

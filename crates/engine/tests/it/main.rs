@@ -11,6 +11,7 @@ mod support;
 mod hostile;
 mod mirrors;
 mod pool;
+mod reading;
 mod restarts;
 mod root;
 mod server_links;

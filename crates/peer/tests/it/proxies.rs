@@ -14,6 +14,7 @@ use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Acceptor, Dialer, Proxies, Stream};
 use gridlane_peer::http::Client;
 use gridlane_peer::{Credentials, Token, TokenSource};
+use gridlane_sys::tcp::ClosedPort;
 use proxy::Proxy;
 use script::{Scripted, answer};
 use tempfile::TempDir;
@@ -177,7 +178,8 @@ async fn socks_with_names_and_with_addresses() {
 #[tokio::test]
 async fn what_a_proxy_cannot_reach_is_not_the_proxys_fault() {
     let TlsSite { trust, _dir, .. } = TlsSite::start().await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed_port = ClosedPort::new().unwrap();
+    let closed = closed_port.address();
     let url = Url::parse_absolute(&format!("https://{closed}/")).unwrap();
     let proxy = Proxy::start(None, None).await;
     for scheme in ["http", "socks5h"] {

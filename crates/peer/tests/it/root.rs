@@ -9,6 +9,7 @@ use gridlane_core::{ErrorKind, Url};
 use gridlane_net::{Dialer, tls::Trust};
 use gridlane_peer::Client;
 use gridlane_peer::root::Outcome;
+use gridlane_sys::tcp::ClosedPort;
 use gridlane_xrd::answer::Redirect;
 use gridlane_xrd::flags::{DirlistOptions, OpenOptions};
 use gridlane_xrd::request::{About, Dirlist, Mkdir, PgWrite, Read, Stat, Sync};
@@ -58,10 +59,8 @@ async fn a_complete_url_and_a_circle() {
     let error = client().root.call(&site.url, stat).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     // To itself, and on and on.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = listener.local_addr().unwrap().port();
-    drop(listener);
-    let redirects = vec![to(format!("root://127.0.0.1:{free}//f"))];
+    let closed = ClosedPort::new().unwrap();
+    let redirects = vec![to(format!("root://127.0.0.1:{}//f", closed.address().port()))];
     let site = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
     assert!(client().root.call(&site.url, stat).await.is_err());
     let second = Site::start(b"", Faults::default()).await;
@@ -183,8 +182,9 @@ async fn what_may_have_been_done_is_not_done_elsewhere() {
     assert_eq!((dying.count("mkdir"), other.count("mkdir")), (1, 0));
     // A request that changes nothing is sent elsewhere, and so is one that no server can have received.
     client.call(&manager.url, stat).await.unwrap();
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nowhere = Redirect::Host { host: "127.0.0.1".into(), port: gone, cgi: Vec::new(), token: Vec::new() };
+    let closed = ClosedPort::new().unwrap();
+    let port = closed.address().port();
+    let nowhere = Redirect::Host { host: "127.0.0.1".into(), port, cgi: Vec::new(), token: Vec::new() };
     let redirects = vec![nowhere, other.redirect()];
     let manager = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
     client.call(&manager.url, mkdir).await.unwrap();

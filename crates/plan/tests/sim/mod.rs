@@ -10,6 +10,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
+mod cases;
 mod court;
 mod liar;
 mod server;
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, RangeSet, Time};
 use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, SourceId, SourceState};
-use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
+pub(crate) use cases::config;
 pub(crate) use court::{Case, Ended, Judged};
 pub(crate) use liar::{Holding, When, checksum, colliding, noise};
 pub(crate) use server::{Left, MB, Server, TellsSize, causal_bound_s};
@@ -35,18 +36,6 @@ const HYSTART_WAITS: f64 = 0.125;
 const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
 /// Time that the engine allows a connect.
 const CONNECT_S: f64 = 15.0;
-
-/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are
-/// for looking further.
-pub(crate) fn config(cases: u32) -> ProptestConfig {
-    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    ProptestConfig {
-        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
-        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// The same for all servers of a run.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, Error, ErrorKind, RangeSet, Time};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
-use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Kind, Payload, ReadId, Reader, Settings};
+use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Payload, ReadId, Reader, Settings};
 
 use super::server::{Place, Server};
 
@@ -351,7 +351,7 @@ impl<P: SimPayload> Sim<P> {
     fn comply(&mut self, action: Action<P>) -> bool {
         match action {
             Action::Connect { lane, source } => self.connect(lane, source),
-            Action::Request { lane, request, kind, ranges, .. } => self.ask(lane, request, kind, ranges),
+            Action::Request { lane, request, ranges } => self.ask(lane, request, ranges),
             Action::TakeBack { request } => {
                 self.outcome.taken_back += 1;
                 self.take_back(request);
@@ -416,11 +416,11 @@ impl<P: SimPayload> Sim<P> {
         self.later(happening.0, happening.1);
     }
 
-    fn ask(&mut self, lane: LaneId, request: RequestId, kind: Kind, ranges: Vec<ByteRange>) {
+    fn ask(&mut self, lane: LaneId, request: RequestId, ranges: Vec<ByteRange>) {
         let connection = &self.connections[&lane];
         let server = &self.servers[connection.source];
         assert!(connection.is_open && !ranges.is_empty());
-        assert!(ranges.len() <= server.elements_max && (ranges.len() > 1) == (kind == Kind::Vector));
+        assert!(ranges.len() <= server.elements_max);
         assert!(ranges.iter().all(|range| !range.is_empty() && range.end() <= self.size_bytes));
         assert!(
             ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start()),
@@ -434,7 +434,7 @@ impl<P: SimPayload> Sim<P> {
         self.outcome.twice_bytes += twice;
         assert!(
             twice == 0 || !self.is_strict,
-            "{twice} bytes are asked for while they are in flight, at {} s: {kind:?} {ranges:?}; {:?}",
+            "{twice} bytes are asked for while they are in flight, at {} s: {ranges:?}; {:?}",
             self.now_s,
             self.reader.explain(self.now())
         );

@@ -12,28 +12,19 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
+#[path = "../../../plan/tests/sim/cases.rs"]
+mod cases;
 mod engine;
 mod server;
 mod traces;
 
+pub(crate) use cases::config;
 pub(crate) use engine::{App, Outcome, Sim, SimPayload, Timed, content};
 pub(crate) use server::{MB, Place, Server};
 pub(crate) use traces::{Trace, traces};
 
 use gridlane_core::ByteRange;
 use gridlane_read::{Explain, Policy, Settings};
-use proptest::test_runner::{Config as ProptestConfig, RngSeed};
-
-/// Always the same cases: a failure is repeated by every run. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` are for looking further.
-pub(crate) fn config(cases: u32) -> ProptestConfig {
-    let look_further = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    ProptestConfig {
-        cases: look_further("PROPTEST_CASES").map_or(cases, |cases: u64| cases as u32),
-        rng_seed: RngSeed::Fixed(look_further("PROPTEST_RNG_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// A seeded generator of numbers.
 #[derive(Clone, Debug)]

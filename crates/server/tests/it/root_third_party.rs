@@ -15,6 +15,7 @@ use gridlane_net::tls::Trust;
 use gridlane_net::{AddressRules, Dialer};
 use gridlane_server::ThirdPartySettings;
 use gridlane_store::journal_key::JournalKeys;
+use gridlane_sys::tcp::ClosedPort;
 use gridlane_xrd::answer::{AttnAnswer, ErrorAnswer, OpenAnswer, StatText};
 use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::{About, Open, Query, Stat, Sync};
@@ -291,14 +292,14 @@ fn a_copy_that_fails_leaves_what_is_there() {
     let mut client = RootClient::connect(server.address);
     let mut failing = Vec::new();
     // Nobody has said there that it may be read; there is no such file; nobody listens; other bytes are expected.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::new().unwrap();
     let mut at_source = RootClient::connect(source.address);
     let _word = at_source.open("/f?tpc.key=L&tpc.dst=127.0.0.1", READ).unwrap();
     let other = from(source.address, "/f").replace("tpc.key=K", "tpc.key=L");
     for (name, cgi, code, words) in [
         ("n", from(source.address, "/f"), ErrorCode::FS_ERROR, "tpc authorization expired"),
         ("o", from(source.address, "/none"), ErrorCode::FS_ERROR, "tpc authorization expired"),
-        ("p", from(nobody, "/f"), ErrorCode::FS_ERROR, "refused"),
+        ("p", from(closed.address(), "/f"), ErrorCode::FS_ERROR, "refused"),
         ("q", format!("{other}&tpc.cks=adler32:00000001"), ErrorCode::CHECKSUM_ERROR, ""),
     ] {
         let handle = client.open(&format!("/{name}?{cgi}"), OpenOptions::DELETE).unwrap();

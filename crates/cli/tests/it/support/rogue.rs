@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use gridlane_sys::tcp::ClosedPort;
+
 use super::object::{Answer, Framing, Then};
 
 /// A request as it came.
@@ -123,10 +125,13 @@ impl Drop for Rogue {
     }
 }
 
-/// A port without a listener.
+/// At a port without a listener, which stays taken until this process ends.
 pub(crate) fn closed_port_url(path: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}/{path}", listener.local_addr().unwrap())
+    static TAKEN: Mutex<Vec<ClosedPort>> = Mutex::new(Vec::new());
+    let port = ClosedPort::new().unwrap();
+    let url = format!("http://{}/{path}", port.address());
+    TAKEN.lock().unwrap().push(port);
+    url
 }
 
 fn converse(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {

@@ -132,6 +132,8 @@ pub(crate) struct Reads {
     has_answered: bool,
     /// Wrong pages that came.
     wrong_pages: usize,
+    /// The orders of pages that were asked for again: an end of a read is kept back for each.
+    mended: Vec<u64>,
     /// Requests that have their numbers and are to be sent.
     output: Vec<u8>,
     main: Option<MainStream>,
@@ -158,6 +160,7 @@ impl Reads {
             rest: None,
             has_answered: false,
             wrong_pages: 0,
+            mended: Vec::new(),
             output: Vec::new(),
             main,
             substream,
@@ -347,11 +350,20 @@ impl Reads {
             return Ok(None);
         };
         let chunk = self.chunks.swap_remove(at);
-        Ok(Some(match chunk.wanted {
-            Wanted::Limits => limits(&chunk.text),
-            _ if chunk.came < chunk.bytes() => Ended::Short,
-            _ => Ended::Done(chunk.of),
-        }))
+        if matches!(chunk.wanted, Wanted::Limits) {
+            return Ok(Some(limits(&chunk.text)));
+        }
+        if chunk.came < chunk.bytes() {
+            return Ok(Some(Ended::Short));
+        }
+        // As many ends are told as reads were asked for, the last one when all bytes are there.
+        match self.mended.iter().position(|of| *of == chunk.of) {
+            Some(kept) => {
+                self.mended.swap_remove(kept);
+                Ok(None)
+            }
+            None => Ok(Some(Ended::Done(chunk.of))),
+        }
     }
 
     /// Sends the reads again whose time has come.
@@ -482,6 +494,7 @@ impl Reads {
         }
         chunk.came += len as u64;
         let of = chunk.of;
+        self.mended.push(of);
         let wanted = Wanted::Range(ByteRange::at(offset, len as u64));
         self.read(Chunk { is_paged: true, is_retry: true, ..Chunk::new(of, wanted) })
     }

@@ -348,7 +348,10 @@ impl Reader<'_> {
     /// Sends what may be sent.
     async fn send(&mut self, connection: &mut Connection) -> Result<()> {
         let ahead_max = if self.pipelines() { AHEAD_MAX } else { 1 };
-        let mut first = self.sent.len();
+        let first = self.sent.len();
+        if self.waiting.is_empty() || first >= ahead_max {
+            return Ok(());
+        }
         let takes_one = self.lane.shared.client.http.ranges(&self.url).takes_one;
         while self.sent.len() < ahead_max
             && let Some(get) = self.waiting.pop_front()
@@ -362,17 +365,13 @@ impl Reader<'_> {
         }
         let requests: Vec<Request<'_>> =
             self.sent.range(first..).map(|get| ask_for(&self.url, &get.ranges)).collect();
-        first = requests.len();
-        if first > 0 {
-            connection.send_all(&requests).await?;
-        }
-        Ok(())
+        connection.send_all(&requests).await.map(|_| ())
     }
 
     /// True if the next answer is the first one to a request for several ranges: some servers never send it.
     fn is_probing(&self) -> bool {
-        let known = self.lane.shared.client.http.ranges(&self.url);
-        !known.sends_parts && self.sent.front().is_some_and(|get| get.ranges.len() > 1)
+        let is_of_several = self.sent.front().is_some_and(|get| get.ranges.len() > 1);
+        is_of_several && !self.lane.shared.client.http.ranges(&self.url).sends_parts
     }
 
     /// The oldest request that was sent is answered.
