@@ -338,8 +338,8 @@ def default(client: Optional[Client] = None, **options: Any) -> Client:
     return found
 
 
-_CREDENTIALS = (
-    "client",
+# The arguments of a client.
+CREDENTIALS = (
     "token",
     "token_file",
     "cert",
@@ -353,7 +353,7 @@ _CREDENTIALS = (
 
 def split(options: dict[str, Any]) -> tuple[Client, dict[str, Any]]:
     """The client that the options of a call mean, and the other options."""
-    credentials = {name: options.pop(name) for name in _CREDENTIALS if name in options}
+    credentials = {name: options.pop(name) for name in ("client", *CREDENTIALS) if name in options}
     return default(**credentials), options
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 _PEEK_BYTES = 64 * 1024
 # A file that is written is in memory up to here, and in a temporary file beyond.
 _SPOOLED_BYTES = 32 * 1024 * 1024
-_OPENING = ("policy", "memory", "budget", "lanes", "patience")
+# The options of an opening beside `timeout`.
+OPENING = ("policy", "memory", "budget", "lanes", "patience")
 
 Range = tuple[int, int]
 
@@ -43,15 +43,14 @@ class File(io.RawIOBase):
         **opening: Any,
     ) -> None:
         super().__init__()
-        unknown = [name for name in opening if name not in _OPENING]
+        unknown = [name for name in opening if name not in OPENING]
         if unknown:
             raise TypeError(f"open has no option {unknown[0]!r}")
         self._sources = list(sources)
         self._client = client
         self._timeout = timeout
         self._opening = opening
-        self._lock = threading.Lock()
-        self._position = 0
+        self._position = _gridlane.Position()
         self._native: Optional[_gridlane.File] = None
         if _native is None:
             _native = client._native.open(self._sources, **opening).wait()
@@ -68,17 +67,29 @@ class File(io.RawIOBase):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self._size} bytes"
-        return f"<gridlane.File {self.name!r}, {state}>"
+        return f"<gridlane.File {self._shown!r}, {state}>"
 
     def __reduce__(self) -> Any:
         if self.closed:
             raise ValueError("a closed file cannot be pickled")
-        return _again, (type(self), self._sources, self._client, self._timeout, self._opening, self._position)
+        return _again, (
+            type(self),
+            self._sources,
+            self._client,
+            self._timeout,
+            self._opening,
+            self._position.tell(),
+        )
 
     @property
     def name(self) -> str:
         """Its first URL."""
         return self._sources[0]
+
+    @property
+    def _shown(self) -> str:
+        """Its first URL without secrets, for messages."""
+        return _gridlane.shown(self._sources[0])
 
     @property
     def size(self) -> int:
@@ -108,31 +119,27 @@ class File(io.RawIOBase):
             native = self._native = self._client._native.open(self._sources, **self._opening).wait()
         return native
 
+    async def _aopen(self) -> _gridlane.File:
+        """The same for event loops."""
+        native = self._native
+        if native is not None and not native.is_here():
+            native = self._native = await finish(self._client._native.open(self._sources, **self._opening))
+            return native
+        return self._open()
+
     def tell(self) -> int:
         """The position of the next read."""
         self._open()
-        return self._position
+        return self._position.tell()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Moves the position, and returns it."""
         self._open()
-        with self._lock:
-            base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}.get(whence)
-            if base is None:
-                raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
-            if base + offset < 0:
-                raise ValueError(f"negative seek position {base + offset}")
-            self._position = base + offset
-            return self._position
+        return self._position.seek(offset, whence, self._size)
 
     def _next(self, length: int) -> Range:
         """The next bytes, up to `length` of them (all, if it is negative): moves the position behind them."""
-        with self._lock:
-            offset = self._position
-            left = max(0, self._size - offset)
-            length = left if length < 0 else min(length, left)
-            self._position = offset + length
-            return offset, length
+        return self._position.advance(None if length < 0 else length, self._size)
 
     def read(self, size: Optional[int] = -1) -> bytes:
         """Reads from the position on: `size` bytes, or fewer at the end of the file."""
@@ -143,7 +150,7 @@ class File(io.RawIOBase):
         try:
             return native.read(offset, length, self._timeout)
         except BaseException:
-            self._back(offset, length)
+            self._position.back(offset, length)
             raise
 
     read1 = read
@@ -162,7 +169,7 @@ class File(io.RawIOBase):
             try:
                 (found,) = native.readv([(offset, length)], self._timeout, True)
             except BaseException:
-                self._back(offset, length)
+                self._position.back(offset, length)
                 raise
             # The one copy: from the reader's memory into the caller's.
             bytes_found = view(found)
@@ -171,16 +178,10 @@ class File(io.RawIOBase):
 
     readinto1 = readinto
 
-    def _back(self, offset: int, length: int) -> None:
-        """A read failed: it can be tried again."""
-        with self._lock:
-            if self._position == offset + length:
-                self._position = offset
-
     def peek(self, size: int = 0) -> bytes:
         """The next bytes, without moving the position."""
         native = self._open()
-        offset = self._position
+        offset = self._position.tell()
         length = min(max(size, _PEEK_BYTES), max(0, self._size - offset))
         return native.read(offset, length, self._timeout) if length else b""
 
@@ -223,14 +224,16 @@ class File(io.RawIOBase):
         self, ranges: Sequence[Range], *, copy: bool = True
     ) -> Union[list[bytes], list[memoryview]]:
         """`readv` for event loops."""
-        found = await finish(self._open().readv_job(list(ranges), self._timeout, not copy))
+        found = await finish((await self._aopen()).readv_job(list(ranges), self._timeout, not copy))
         return found if copy else [view(buffer) for buffer in found]
 
     async def _slices(
         self, starts: list[Optional[int]], ends: list[Optional[int]], *, copy: bool
     ) -> list[Any]:
         """Slices of the file, each from its start to before its end, in one call."""
-        found: list[Any] = await finish(self._open().slices_job(starts, ends, self._timeout, not copy))
+        found: list[Any] = await finish(
+            (await self._aopen()).slices_job(starts, ends, self._timeout, not copy)
+        )
         return found if copy else [view(buffer) for buffer in found]
 
     def hint(self, about: str, ranges: Sequence[Range] = ()) -> None:

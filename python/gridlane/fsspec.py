@@ -31,8 +31,10 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.registry import known_implementations, registry
 from fsspec.utils import isfilelike, tokenize
 
-from ._client import Client, Stat
-from .file import File, Upload, is_without_parent, parent_of
+from ._client import CREDENTIALS, Client, Stat
+from ._gridlane import shown
+from ._jobs import finish
+from .file import OPENING, File, Upload, is_without_parent, parent_of
 
 __all__ = ["HttpFileSystem", "RootFileSystem", "register"]
 
@@ -41,17 +43,7 @@ Limits = list[Optional[int]]
 _OWN = "gl"
 _HTTP = ("http", "https", "dav", "davs")
 _ROOT = ("root", "roots", "xroot", "xroots")
-_OPENING = ("policy", "memory", "budget", "lanes", "patience", "timeout")
-_CREDENTIALS = (
-    "token",
-    "token_file",
-    "cert",
-    "key",
-    "ca",
-    "insecure",
-    "no_credentials",
-    "forward_credentials_to",
-)
+_OPENING = (*OPENING, "timeout")
 # Files of one `cat_ranges` or `cat` that are open at the same time, unless `batch_size` says otherwise.
 _FILES_MAX = 64
 # A query, and not a pattern with a question mark: it has a name and a value.
@@ -65,7 +57,10 @@ def _plain(scheme: str) -> str:
 
 class _Handles:
     """Files that are open for calls that name a path each time: the last ones used, for a while after their opening. Later
-    another file may be there."""
+    another file may be there.
+
+    Threads drop what the event loop has, so each step may find it gone.
+    """
 
     def __init__(self, count_max: int, kept_s: float) -> None:
         self._count_max = count_max
@@ -76,17 +71,17 @@ class _Handles:
         now = time.monotonic()
         for other, (opened, _) in list(self._found.items()):
             if now - opened > self._kept_s:
-                del self._found[other]
-        if path not in self._found:
+                self._found.pop(other, None)
+        found = self._found.pop(path, None)
+        if found is None or found[1].closed:
             return None
-        self._found.move_to_end(path)
-        file = self._found[path][1]
-        return None if file.closed else file
+        self._found[path] = found
+        return found[1]
 
     def keep(self, path: str, file: File) -> None:
         # No file is closed here: another call may be reading from it. It is, when nobody holds it any more.
+        self._found.pop(path, None)
         self._found[path] = (time.monotonic(), file)
-        self._found.move_to_end(path)
         while len(self._found) > self._count_max:
             self._found.popitem(last=False)
 
@@ -125,7 +120,7 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
     ) -> None:
         # `get_filesystem_class(...)(**options)` comes with those of the base class, too.
         self._opening = {name: options.pop(name) for name in _OPENING if name in options}
-        credentials = {name: options.pop(name) for name in _CREDENTIALS if name in options}
+        credentials = {name: options.pop(name) for name in CREDENTIALS if name in options}
         if client is not None and credentials:
             raise TypeError(f"a client was given, and {', '.join(sorted(credentials))} as well")
         super().__init__(*args, asynchronous=asynchronous, loop=loop, batch_size=batch_size, **options)
@@ -170,10 +165,17 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
         return described if detail else [entry["name"] for entry in described]
 
     async def _list(self, path: str) -> tuple[bool, list[Stat]]:
-        from ._jobs import finish
-
         is_file, entries = await finish(self._client._native.ls(self._url(path)))
         return is_file, [Stat(*entry) for entry in entries]
+
+    async def _glob(self, path: str, maxdepth: Optional[int] = None, **options: Any) -> Any:
+        path_only = _QUERY.split(path)[0]
+        if path_only == path or has_magic(path_only):
+            return await super()._glob(path, maxdepth=maxdepth, **options)
+        # A question mark in front of a query is no pattern.
+        path = self._strip_protocol(path)
+        found = {path: await self._info(path)} if await self._exists(path) else {}
+        return found if options.get("detail") else list(found)
 
     async def _modified(self, path: str) -> datetime.datetime:
         mtime = (await self._info(path))["mtime"]
@@ -300,7 +302,7 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
             return _Read(self, path, client=self._client, **opening)
         if mode in ("wb", "xb"):
             if mode == "xb" and self.exists(path):
-                raise FileExistsError(errno.EEXIST, "it is there already", path)
+                raise FileExistsError(errno.EEXIST, "it is there already", shown(self._url(path)))
             return _Written(self, path, overwrite=mode == "wb", autocommit=autocommit)
         raise ValueError(f"files are opened with the mode rb, wb or xb, and not {mode}")
 
@@ -390,7 +392,7 @@ class _FileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         path = self._strip_protocol(path)
         if not exist_ok and await self._exists(path):
-            raise FileExistsError(errno.EEXIST, "it is there already", path)
+            raise FileExistsError(errno.EEXIST, "it is there already", shown(self._url(path)))
         await self._client.aio.mkdir(self._url(path), parents=True)
 
     async def _rm_file(self, path: str, **_: Any) -> None:
@@ -488,20 +490,11 @@ class HttpFileSystem(_FileSystem):
 
     def _url(self, path: str) -> str:
         if "://" not in path:
-            raise ValueError(f"a path over HTTP is a whole URL, which {path!r} is not")
+            raise ValueError(f"a path over HTTP is a whole URL, which {_QUERY.split(path)[0]!r} is not")
         return path
 
     def _path(self, directory: str, entry: Stat) -> str:
         return str(self._strip_protocol(entry.url))
-
-    async def _glob(self, path: str, maxdepth: Optional[int] = None, **options: Any) -> Any:
-        path_only = _QUERY.split(path)[0]
-        if path_only == path or has_magic(path_only):
-            return await super()._glob(path, maxdepth=maxdepth, **options)
-        # A question mark in front of a query is no pattern.
-        path = self._strip_protocol(path)
-        found = {path: await self._info(path)} if await self._exists(path) else {}
-        return found if options.get("detail") else list(found)
 
 
 class RootFileSystem(_FileSystem):
@@ -560,14 +553,6 @@ class RootFileSystem(_FileSystem):
     def _path(self, directory: str, entry: Stat) -> str:
         directory = _QUERY.split(directory)[0].rstrip("/")
         return f"{directory}/{entry.name}"
-
-    async def _glob(self, path: str, maxdepth: Optional[int] = None, **options: Any) -> Any:
-        path_only = _QUERY.split(path)[0]
-        if path_only == path or has_magic(path_only):
-            return await super()._glob(path, maxdepth=maxdepth, **options)
-        path = self._strip_protocol(path)
-        found = {path: await self._info(path)} if await self._exists(path) else {}
-        return found if options.get("detail") else list(found)
 
 
 def _root_parts(url: str) -> Optional[tuple[str, str, str]]:

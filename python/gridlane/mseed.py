@@ -49,7 +49,7 @@ def window(file: File, start: Any, end: Any) -> list[Range]:
     first_s, last_s = _seconds(start), _seconds(end)
     if file.size == 0:
         return []
-    length = _record_length(file.pread(0, 1 << 12), file.name)
+    length = _record_length(file.pread(0, 1 << 12), file._shown)
     count = file.size // length
     from_record, to_record = 0, count
     if count > _RECORDS_SCANNED_MAX:
@@ -78,7 +78,7 @@ def _first_from(file: File, length: int, count: int, time_s: float) -> int:
         starts = [record.start_s for record in _headers(file, length, numbers) if record is not None]
         if len(starts) < len(numbers) or any(after < before for before, after in zip(starts, starts[1:])):
             raise ValueError(
-                f"the records of {file.name} are not in the order of their times: read all of it"
+                f"the records of {file._shown} are not in the order of their times: read all of it"
             )
         before = sum(1 for start_s in starts if start_s < time_s)
         if before == 0:

@@ -76,10 +76,10 @@ def _footer(file: File, tail: int) -> tuple[bytes, Any]:
     """The end of a file with all of its footer, and what the footer says."""
     end = file.pread(max(0, file.size - tail), tail)
     if len(end) < _END_BYTES or end[-4:] not in _MAGIC:
-        raise ValueError(f"{file.name} is no Parquet file")
+        raise ValueError(f"{file._shown} is no Parquet file")
     length = int.from_bytes(end[-8:-4], "little") + _END_BYTES
     if length > file.size:
-        raise ValueError(f"{file.name} is no Parquet file: its footer would be larger than it is")
+        raise ValueError(f"{file._shown} is no Parquet file: its footer would be larger than it is")
     if length > len(end):
         end = file.pread(file.size - length, length - len(end)) + end
     return end, pyarrow.parquet.read_metadata(pyarrow.BufferReader(end))

@@ -20,7 +20,7 @@ import uproot.source.chunk
 import uproot.source.futures
 
 from ._client import split
-from ._gridlane import Ranges
+from ._gridlane import Ranges, shown
 from ._views import view
 from .file import File
 
@@ -50,11 +50,11 @@ class Source(uproot.source.chunk.Source):  # type: ignore[misc]
 
     def _opened(self) -> File:
         if self._file is None or self._file.closed:
-            raise OSError(f"file {self._file_path!r} is closed")
+            raise OSError(f"file {shown(self._file_path)} is closed")
         return self._file
 
     def __repr__(self) -> str:
-        return f"<gridlane.uproot.Source {self._file_path!r}>"
+        return f"<gridlane.uproot.Source {shown(self._file_path)!r}>"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_file": None, "_was_open": not self.closed}

@@ -23,7 +23,7 @@ use crate::copying::{self, Asked};
 use crate::error::OrRaise;
 use crate::file::{self, Opening};
 use crate::job::{Job, nothing, value};
-use crate::process::{Own, lock};
+use crate::process::{Own, lock, step};
 use crate::upload;
 
 /// Time after which credentials are looked for again: a notebook lives longer than a proxy, which is renewed beside it.
@@ -248,7 +248,8 @@ impl Client {
             urls.iter().for_each(|url| known.client.credentials.name(url));
             return Ok(known.clone());
         }
-        let made = session(urls, &self.wanted, self.trust.clone(), self.forward_to.clone());
+        // It reads files.
+        let made = step(py, || session(urls, &self.wanted, self.trust.clone(), self.forward_to.clone()));
         let Session { client, lasting, warnings, shown, .. } = made.or_raise(py)?;
         let known = match found {
             // The same as before: its connections stay.

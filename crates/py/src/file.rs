@@ -5,6 +5,8 @@
 //! 3.11 on only, so that it cannot be had here for 3.9.)
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +23,7 @@ use tokio::time::timeout;
 use crate::arguments::seconds;
 use crate::error::{OrRaise, raise};
 use crate::job::{Job, SIGNALS_EVERY, value};
-use crate::process::{Own, lock, runtime};
+use crate::process::{Own, drive, lock, runtime, step};
 
 /// The choices about a file that is opened; those that are not made are the reader's.
 pub(crate) struct Opening {
@@ -184,8 +186,10 @@ impl File {
 
 impl File {
     fn remote(&self, py: Python<'_>) -> PyResult<RemoteFile> {
-        match lock(&self.remote).get() {
-            Some(Some(remote)) => Ok(remote.clone()),
+        // The lock is free again when an exception is made: that runs Python, which may let go of the interpreter.
+        let found = lock(&self.remote).get().cloned();
+        match found {
+            Some(Some(remote)) => Ok(remote),
             Some(None) => Err(PyValueError::new_err("I/O operation on closed file.")),
             None => {
                 let message = "a file that was opened before a fork has to be opened again";
@@ -200,7 +204,7 @@ impl File {
         let timeout = timeout_s.map(seconds).transpose().or_raise(py)?;
         let remote = self.remote(py)?;
         // It does not block, but it may have many ranges to sort.
-        Ok(py.detach(|| remote.read(&ranges, timeout)))
+        Ok(step(py, || remote.read(&ranges, timeout)))
     }
 
     /// Reads, and waits with an eye on signals.
@@ -210,6 +214,55 @@ impl File {
             wait(py, &self.handle, gathered.wait())?.or_raise(py)?;
         }
         Ok(gathered.found())
+    }
+}
+
+/// Where the next read of a file begins. Each change is one call, during which no other thread runs Python: so that there is no lock,
+/// which the child of a fork could find taken.
+#[pyclass(frozen, module = "gridlane._gridlane")]
+pub(crate) struct Position(AtomicU64);
+
+#[pymethods]
+impl Position {
+    #[new]
+    fn new() -> Position {
+        Position(AtomicU64::new(0))
+    }
+
+    /// The position itself.
+    fn tell(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Moves it as `io.IOBase.seek` does, in a file of `size` bytes; returns where it is then.
+    fn seek(&self, offset: i64, whence: i32, size: u64) -> PyResult<u64> {
+        let base = match whence {
+            0 => 0,
+            1 => self.tell(),
+            2 => size,
+            _ => {
+                return Err(PyValueError::new_err(format!("invalid whence ({whence}, should be 0, 1 or 2)")));
+            }
+        };
+        let to = base
+            .checked_add_signed(offset)
+            .ok_or_else(|| PyValueError::new_err("a position before the beginning of the file"))?;
+        self.0.store(to, Relaxed);
+        Ok(to)
+    }
+
+    /// The next `length` bytes, or all, of a file of `size` bytes: where they begin, and how many there are. Moves it behind them.
+    fn advance(&self, length: Option<u64>, size: u64) -> (u64, u64) {
+        let offset = self.tell();
+        let left = size.saturating_sub(offset);
+        let length = length.map_or(left, |length| length.min(left));
+        self.0.store(offset + length, Relaxed);
+        (offset, length)
+    }
+
+    /// Moves it back in front of bytes that could not be read, unless another thread has moved it.
+    fn back(&self, offset: u64, length: u64) {
+        let _ = self.0.compare_exchange(offset + length, offset, Relaxed, Relaxed);
     }
 }
 
@@ -228,7 +281,7 @@ fn wait<T: Send>(py: Python<'_>, handle: &Handle, work: impl Future<Output = T> 
     let mut work = std::pin::pin!(work);
     loop {
         let slice = async { timeout(SIGNALS_EVERY, &mut work).await };
-        if let Ok(done) = py.detach(|| handle.block_on(slice)) {
+        if let Ok(done) = drive(py, handle, slice) {
             return Ok(done);
         }
         py.check_signals()?;

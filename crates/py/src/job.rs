@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::error::raise;
 use crate::mailbox::{Mailbox, Numbers};
-use crate::process::{Own, lock, runtime};
+use crate::process::{Own, drive, lock, runtime};
 
 /// The time between two looks for signals of a thread that waits: too short to be noticed at Ctrl-C.
 pub(crate) const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -152,7 +152,7 @@ impl Job {
         };
         loop {
             let slice = async { timeout(SIGNALS_EVERY, &mut work).await };
-            let ended = py.detach(|| self.handle.block_on(slice));
+            let ended = drive(py, &self.handle, slice);
             let told = || match (&progress, self.progress.take()) {
                 (Some(progress), Some(told)) => progress.call1(py, told).map(drop),
                 _ => Ok(()),
@@ -165,7 +165,7 @@ impl Job {
                 if let Some(stop) = &self.stop {
                     stop.0.notify_one();
                     let end = async { timeout(STOP_MAX, &mut work).await };
-                    py.detach(|| drop(self.handle.block_on(end)));
+                    drop(drive(py, &self.handle, end));
                 }
                 return Err(raised);
             }
@@ -210,6 +210,10 @@ impl Job {
 
     /// Gives the work up, or tells it to stop if it does so by itself.
     fn cancel(&self) {
+        // What the parent of a fork has begun is its own.
+        if lock(&self.state).get().is_none() {
+            return;
+        }
         match &self.stop {
             Some(stop) => stop.0.notify_one(),
             None => self.given_up.notify_one(),

@@ -36,13 +36,16 @@ mod _gridlane {
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]
-    use crate::file::{Buffer, File, Ranges};
+    use crate::file::{Buffer, File, Position, Ranges};
     #[pymodule_export]
     use crate::job::Job;
     #[pymodule_export]
     use crate::mailbox::Mailbox;
 
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::arguments::shown;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
