@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -53,9 +55,13 @@ class Serve:
             if not name.startswith(("GRIDLANE", "X509", "BEARER"))
         }
         env.update(HOME=str(home), XDG_DATA_HOME=str(home / "data"))
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        # Not a pipe, which nobody empties.
+        self.said = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.said, env=env)
         line = self.process.stdout.readline()
-        assert line, self.process.stderr.read().decode()
+        if not line:
+            self.said.seek(0)
+            raise AssertionError(self.said.read().decode())
         listening = json.loads(line)
         self.urls = {url.split(":")[0]: url for url in listening["urls"]}
         self.ca = listening["ca"]
@@ -135,21 +141,40 @@ def base(server, place, scheme) -> str:
 
 
 @pytest.fixture
-def unused_port() -> int:
-    """A port without a listener."""
-    import socket
+def unused_port() -> Iterator[int]:
+    """A port that refuses: it is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+
+class Silent:
+    """A server that accepts and never answers."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.listener.settimeout(30)
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/f"
+
+    def accept(self) -> socket.socket:
+        """The connection of a client, which waits from now on."""
+        connection, _ = self.listener.accept()
+        connection.settimeout(30)
+        return connection
+
+    def until_closed(self, connection: socket.socket) -> None:
+        """Waits until the client gives it up."""
+        with connection:
+            try:
+                while connection.recv(1 << 16):
+                    pass
+            except ConnectionResetError:
+                pass
 
 
 @pytest.fixture
-def silent_url() -> Iterator[str]:
-    """The URL of a server that accepts and never answers."""
-    import socket
-
+def silent() -> Iterator[Silent]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/f"
+        yield Silent(listener)

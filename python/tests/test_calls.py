@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import io
 import os
 import pickle
@@ -9,6 +10,7 @@ import threading
 import warnings
 import zlib
 
+import fsspec
 import pytest
 
 import gridlane
@@ -168,6 +170,31 @@ def test_a_client_hides_and_pickles_what_it_was_given(server, place):
         gridlane.stat(server.url("https", f"{place.name}/f"), token="two words", ca=server.ca)
 
 
+def test_secrets_of_urls_are_not_shown(server, place):
+    import gridlane.fsspec
+    import gridlane.mseed
+
+    (place / "f").write_bytes(b"none")
+    url = server.url("http", f"{place.name}/f?authz=SECRET")
+    said = []
+    with gridlane.open(url) as file:
+        assert file.name == url
+        said.append(repr(file))
+    for call in (
+        lambda: gridlane.mseed.read_window(url, 0, 1),
+        lambda: gridlane.stat(url.replace("/f?", "/none?")),
+        lambda: gridlane.open(url.replace("/f?", "/none?")),
+        lambda: fsspec.filesystem("glhttp").open(url, "xb"),
+        lambda: fsspec.filesystem("glhttp").makedirs(url),
+        lambda: fsspec.filesystem("glhttp").cat("no/url?authz=SECRET"),
+    ):
+        with pytest.raises((OSError, ValueError)) as caught:
+            call()
+        said += [str(caught.value), repr(caught.value), str(getattr(caught.value, "filename", ""))]
+    assert not any("SECRET" in each for each in said), said
+    assert all(place.name in each for each in said[:2])
+
+
 def test_a_password_that_is_not_sent_is_a_warning():
     with (
         pytest.warns(gridlane.errors.CredentialWarning, match="are not sent"),
@@ -213,15 +240,33 @@ def gridlane_checksum(data: bytes) -> str:
     return f"adler32:{zlib.adler32(data):08x}"
 
 
-def test_a_task_that_is_cancelled_ends_its_call(silent_url):
+def test_a_task_that_is_cancelled_ends_its_call(silent):
     async def calls():
-        task = asyncio.ensure_future(gridlane.aio.stat(silent_url))
-        await asyncio.sleep(0)
+        task = asyncio.ensure_future(gridlane.aio.stat(silent.url))
+        loop = asyncio.get_running_loop()
+        connection = await loop.run_in_executor(None, silent.accept)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        # The request, and then the end of the connection.
+        await loop.run_in_executor(None, silent.until_closed, connection)
 
     asyncio.run(calls())
+
+
+def test_loops_leave_nothing_open(base, place):
+    (place / "f").write_bytes(b"x")
+
+    def descriptors():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(gridlane.aio.stat(f"{base}/f"))
+    before = descriptors()
+    for _ in range(50):
+        assert asyncio.run(gridlane.aio.stat(f"{base}/f")).size == 1
+    # Idle connections, of which a loop needs one.
+    assert descriptors() < before + 25
 
 
 def test_a_loop_that_watches_no_descriptors(base, place):

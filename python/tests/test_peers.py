@@ -156,9 +156,9 @@ def test_xrootd(xrootd, tmp_path):
     assert gridlane.copy(f"root://{xrootd}//f", tmp_path / "f").verified
 
 
-def test_one_file_at_both(nginx, xrootd):
+def test_one_file_at_both(nginx, xrootd, unused_port):
     with gridlane.open([f"{nginx}/f", f"root://{xrootd}//f"]) as file:
         assert file.readv([(0, 1000), (2_000_000, 1000)]) == [CONTENT[:1000], CONTENT[2_000_000:2_001_000]]
     # The first of them is not there.
-    with gridlane.open([f"http://127.0.0.1:{free_port()}/f", f"root://{xrootd}//f"]) as file:
+    with gridlane.open([f"http://127.0.0.1:{unused_port}/f", f"root://{xrootd}//f"]) as file:
         assert file.pread(5, 10) == CONTENT[5:15]

@@ -156,11 +156,24 @@ def test_columns_and_row_groups_of_parquet(data, scheme):
         gridlane.parquet.open_parquet(data.url(scheme, NETCDF))
 
 
-def test_parquet_is_read_in_two_calls(data):
+def test_parquet_is_read_in_two_calls(data, monkeypatch):
+    calls = []
+    for name in ("pread", "readv"):
+        call = getattr(gridlane.File, name)
+        monkeypatch.setattr(
+            gridlane.File,
+            name,
+            lambda *args, _call=call, _name=name, **options: (calls.append(_name), _call(*args, **options))[
+                1
+            ],
+        )
     file = gridlane.parquet.open_parquet(
         data.url("http", PARQUET), columns=["delay"], row_groups=[1], policy="vector", budget=1.0
     )
     assert file.read_row_group(1, columns=["delay"]).num_rows > 0
+    assert calls == ["pread", "readv"]
+    # Another column is not there yet.
+    assert file.read_row_group(1).num_columns > 1 and len(calls) > 2
     file.close(force=True)
 
 
