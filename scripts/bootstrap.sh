@@ -45,7 +45,7 @@
 #   python3-pymacaroons  reads and attenuates macaroons for the tests
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
-#                        client of XRootD; fsspec; SciTokens; the readers that the Python package is tried with; maturin
+#                        client of XRootD; fsspec; SciTokens; the readers that the Python package is tried with; C++ ROOT; maturin
 #   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`, and counts
 #                        connections in `make bench-wan` and the lab
 #   stress               keeps the machine busy in `make test-long`
@@ -353,6 +353,8 @@ case $purpose in
     need_environment tokens-1 scripts/pins/tokens.txt
     # The readers that the Python package is tried with.
     need_environment python-1 scripts/pins/python.txt "$(python_for_lab)"
+    # C++ ROOT, which has wheels for this machine only.
+    [ "$(uname -m)" != x86_64 ] || need_environment root-1 scripts/pins/root.txt "$(python_for_lab)"
     ;;
 esac
 

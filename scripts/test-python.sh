@@ -34,6 +34,9 @@ else:
 # What reads through it lies in another environment: beside it, and not in it.
 PYTHONPATH=$(echo "$python_readers"/lib/python3.*/site-packages)
 export PYTHONPATH
+# C++ ROOT is a program of its own to the tests.
+GRIDLANE_ROOT_PYTHON=$root_python
+export GRIDLANE_ROOT_PYTHON
 cd python/tests
 # Not the package's directory here, but the installed one.
 "$python" -m pytest -q -p no:cacheprovider -c ../pyproject.toml --rootdir .. "$@" .

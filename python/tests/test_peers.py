@@ -1,4 +1,4 @@
-"""Other people's servers: nginx over HTTP, with and without a listing, and Debian's xrootd."""
+"""Other people's servers: nginx and Apache over HTTP, Apache over WebDAV, and Debian's xrootd."""
 
 import os
 import pathlib
@@ -75,6 +75,46 @@ http {{
 
 
 @pytest.fixture(scope="module")
+def apache(tmp_path_factory):
+    top = tmp_path_factory.mktemp("apache")
+    filled(top / "export")
+    for directory in [top, *list(top.parents)[:2]]:
+        directory.chmod(0o755)
+    user = ""
+    if os.geteuid() == 0:
+        # It becomes another user.
+        nobody = pwd.getpwnam("nobody")
+        for path in [top, *top.rglob("*")]:
+            os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        user = f"User #{nobody.pw_uid}\nGroup #{nobody.pw_gid}"
+    port = free_port()
+    modules = "\n".join(
+        f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so"
+        for name in ("mpm_event", "authz_core", "dav", "dav_fs", "dir")
+    )
+    (top / "apache.conf").write_text(f"""
+{modules}
+ServerName localhost
+ServerRoot {top}
+Listen 127.0.0.1:{port}
+PidFile {top}/pid
+ErrorLog {top}/error.log
+DavLockDB {top}/locks
+DocumentRoot {top}/export
+{user}
+<Directory {top}/export>
+    Dav On
+    Require all granted
+</Directory>
+""")
+    process = subprocess.Popen([program("apache2"), "-f", str(top / "apache.conf"), "-X"])
+    until("Apache listens", lambda: listens(port, process))
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
 def xrootd(tmp_path_factory):
     top = tmp_path_factory.mktemp("xrootd")
     filled(top / "export")
@@ -141,6 +181,21 @@ def test_nginx_is_listed_by_its_page(nginx):
     assert fs.cat(f"{nginx}/sub/a%20b.txt") == fs.cat(f"{nginx}/sub/a b.txt") == b"text"
     with pytest.raises(FileNotFoundError):
         fs.info(f"{nginx}/none_such")
+
+
+def test_apache(apache, tmp_path):
+    reads_everything(f"{apache}/f")
+    fs = fsspec.filesystem("gldav")
+    assert sorted(fs.find(apache)) == [f"{apache}/f", f"{apache}/sub/a%20b.txt"]
+    fs.pipe(f"{apache}/made/g", b"written")
+    assert fs.cat(f"{apache}/made/g") == b"written"
+    fs.mv(f"{apache}/made/g", f"{apache}/made/h")
+    with pytest.raises(FileExistsError):
+        fs.pipe_file(f"{apache}/made/h", b"again", mode="create")
+    fs.rm(f"{apache}/made", recursive=True)
+    assert not fs.exists(f"{apache}/made")
+    gridlane.copy(f"{apache}/f", tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == CONTENT
 
 
 def test_xrootd(xrootd, tmp_path):
