@@ -123,8 +123,7 @@ class File(io.RawIOBase):
         """The same for event loops."""
         native = self._native
         if native is not None and not native.is_here():
-            native = self._native = await finish(self._client._native.open(self._sources, **self._opening))
-            return native
+            self._native = await finish(self._client._native.open(self._sources, **self._opening))
         return self._open()
 
     def tell(self) -> int:
