@@ -47,7 +47,9 @@ pub use error::{StoreError, StoreResult};
 pub use memory::{MemoryStorage, MemoryTarget};
 pub use path::ObjectPath;
 pub use path_target::PathTarget;
-pub use posix::{Durability, PosixOptions, PosixStorage, names_of, share_devices, turns_of, turns_of_names};
+pub use posix::{
+    Durability, PosixOptions, PosixStorage, forget_devices, names_of, share_devices, turns_of, turns_of_names,
+};
 pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use sparse::{FileKey, SparseCache, SparseFile, SparseLimits};
