@@ -4,8 +4,11 @@
     stream = obspy.read(io.BytesIO(records))
 
 Records of a file have one length, and headers of 48 bytes with their times in front (SEED 2.4, chapter 8). Of a file with few
-records all headers are read in one call. Of a larger one, whose records are taken to be in the order of their times, 64 headers
-are read at a time, each time of a smaller part.
+records all headers are read in one call, and so they are of one in which records of several channels take turns: a long record
+of one channel may reach into a window from far before it. Of a larger file of one channel, whose records are taken to be in
+the order of their times, 64 headers are read at a time, each time of a smaller part. The first 256 records, and 256 from all
+parts of the file, say whether it has one channel: one that begins later and is rarer is not seen, and a record of it that
+reaches into the window from before is left out.
 """
 
 from __future__ import annotations
@@ -23,11 +26,15 @@ _HEADER_BYTES = 64
 # All headers are read of a file with so many records, which costs what the bisection of a larger one does.
 _RECORDS_SCANNED_MAX = 4096
 _PROBES = 64
+# Records that show whether a file has several channels.
+_CHANNEL_PROBES = 256
 # The lengths that records may have, by their binary logarithm.
 _LENGTH_EXPONENTS = range(7, 17)
 
 
 class _Record(NamedTuple):
+    # Station, location, channel and network (SEED 2.4, chapter 8: fields 4 to 7).
+    channel: bytes
     start_s: float
     end_s: float
 
@@ -52,7 +59,7 @@ def window(file: File, start: Any, end: Any) -> list[Range]:
     length = _record_length(file.pread(0, 1 << 12), file._shown)
     count = file.size // length
     from_record, to_record = 0, count
-    if count > _RECORDS_SCANNED_MAX:
+    if count > _RECORDS_SCANNED_MAX and _is_of_one_channel(file, length, count):
         # One more on each side: a record that begins before the window may reach into it.
         from_record = max(0, _first_from(file, length, count, first_s) - 1)
         to_record = min(count, _first_from(file, length, count, last_s) + 1)
@@ -67,6 +74,13 @@ def window(file: File, start: Any, end: Any) -> list[Range]:
         else:
             found.append((offset, length))
     return found
+
+
+def _is_of_one_channel(file: File, length: int, count: int) -> bool:
+    """True if all records that are looked at are of one channel: those in front, where channels begin, and some of all parts."""
+    numbers = {*range(min(count, _CHANNEL_PROBES)), *range(0, count, max(1, count // _CHANNEL_PROBES))}
+    looked_at = _headers(file, length, sorted(numbers))
+    return len({record.channel for record in looked_at if record is not None}) <= 1
 
 
 def _first_from(file: File, length: int, count: int, time_s: float) -> int:
@@ -118,7 +132,8 @@ def _times(header: bytes) -> Optional[_Record]:
     if not flags & 2:
         start_s += correction / 1e4
     rate = _rate(factor, multiplier)
-    return _Record(start_s, start_s + (max(samples, 1) - 1) / rate if rate > 0 else start_s)
+    end_s = start_s + (max(samples, 1) - 1) / rate if rate > 0 else start_s
+    return _Record(header[8:20], start_s, end_s)
 
 
 def _rate(factor: int, multiplier: int) -> float:

@@ -247,6 +247,35 @@ def test_a_window_of_a_long_file_is_found_by_bisection(server, place):
     numpy.testing.assert_array_equal(found[0].data, samples[1_080_000:1_086_000])
 
 
+def test_a_long_record_of_another_channel_reaches_into_the_window(server, place):
+    import obspy
+
+    begin = obspy.UTCDateTime(2020, 1, 1)
+    fast = numpy.arange(2_500_000, dtype="i4") * 7919 % 100_003
+    slow = numpy.arange(2000, dtype="i4")
+    parts = []
+    for samples, rate, channel in [(fast, 100.0, "HHZ"), (slow, 0.01, "LHZ")]:
+        header = {"sampling_rate": rate, "starttime": begin, "station": "A", "channel": channel}
+        written = io.BytesIO()
+        trace = obspy.Trace(samples, header)
+        obspy.Stream([trace]).write(written, format="MSEED", reclen=512, encoding="STEIM2")
+        records = written.getvalue()
+        parts += [records[at : at + 512] for at in range(0, len(records), 512)]
+    # Their times, of the year down to the fraction, are big-endian numbers.
+    parts.sort(key=lambda record: record[20:30])
+    assert len(parts) > 4096
+    (place / "two.mseed").write_bytes(b"".join(parts))
+    start = begin + 4 * 3600
+    url = server.url("http", f"{place.name}/two.mseed")
+    found = obspy.read(io.BytesIO(gridlane.mseed.read_window(url, start, start + 300))).merge()
+    assert {trace.stats.channel for trace in found} == {"HHZ", "LHZ"}
+    for trace in found:
+        assert trace.stats.starttime <= start and trace.stats.endtime >= start + 299
+        first = round((trace.stats.starttime - begin) * trace.stats.sampling_rate)
+        wanted = {"HHZ": fast, "LHZ": slow}[trace.stats.channel]
+        numpy.testing.assert_array_equal(trace.data, wanted[first : first + len(trace)])
+
+
 def test_what_is_no_miniseed(server, place):
     (place / "text").write_bytes(b"no records\n" * 1000)
     with pytest.raises(ValueError, match="MiniSEED"):
