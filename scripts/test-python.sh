@@ -4,7 +4,7 @@
 #   scripts/test-python.sh [OPTIONS OF PYTEST]
 #
 # GRIDLANE_BINARY names the program that serves (else that of a debug build), GRIDLANE_DATA the directory with real files (else
-# ../shared/data). GRIDLANE_WHEEL names a wheel that is tried instead.
+# ../shared/data; files that are made take their places where there is neither). GRIDLANE_WHEEL names a wheel that is tried instead.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
