@@ -37,6 +37,8 @@ export PYTHONPATH
 # C++ ROOT is a program of its own to the tests.
 GRIDLANE_ROOT_PYTHON=$root_python
 export GRIDLANE_ROOT_PYTHON
+GRIDLANE_UPROOT_SOURCE=$uproot_source
+export GRIDLANE_UPROOT_SOURCE
 cd python/tests
 # Not the package's directory here, but the installed one.
 "$python" -m pytest -q -p no:cacheprovider -c ../pyproject.toml --rootdir .. "$@" .

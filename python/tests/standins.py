@@ -27,7 +27,7 @@ def trees(directory: pathlib.Path) -> None:
     place.mkdir()
     random = numpy.random.default_rng(1)
     for name, tree, branches, entries in [
-        ("uproot-issue121.root", "Events", [f"f{number}" for number in range(90)], 40),
+        ("uproot-issue121.root", "Events", ["MET_pt"] + [f"f{number}" for number in range(90)], 40),
         ("uproot-HZZ.root", "events", [f"f{number}" for number in range(20)], 2421),
         (
             "uproot-Zmumu.root",
