@@ -1,0 +1,112 @@
+"""The figures of reading as a page."""
+
+from report import environment, head, save
+from wan_report import figure_line
+
+COMPARED = "| row | what | target | reached | interval | n | |\n| --- | --- | :---: | ---: | :---: | ---: | --- |"
+
+
+def write_page(path, command, facts, rows, failures, stolen):
+    """Markdown, the caveats first."""
+    lines = [
+        *head("Reading a part of a remote file: figures", "bench/read.py", command),
+        *caveats(facts, stolen),
+        "",
+        *environment(facts),
+        "",
+        *failed(failures),
+        "## Targets",
+        "",
+        *targets(rows),
+        "",
+    ]
+    for section in dict.fromkeys(row["section"] for row in rows):
+        lines += [f"## {section}", ""]
+        for row in rows:
+            if row["section"] == section:
+                lines += [*row_lines(row), ""]
+    save(path, lines)
+
+
+def caveats(facts, stolen):
+    return [
+        f"- Clients, servers and the emulator of wide areas share {facts['cores']} cores. {stolen:.0f} % of the CPU time was stolen by the",
+        "  hypervisor. Only the ratios of runs in turns count, with the median and the 95 % interval of the median by order",
+        "  statistics (of fewer than six runs: the extremes). A target counts for the end of the interval that is worse.",
+        "- Networks are `gridlane wan`'s, 1 Gb/s, buffers for the path, BBR. Files lie in tmpfs and were read before. The",
+        "  first run of each side is not counted; what it has read is compared with the file.",
+        "- A run of `gridlane read` is from before the file is opened (connections, TLS, opening) to its last byte, without the",
+        "  start of the process; that of a Python client likewise, without the start and the imports of Python.",
+        "- CPU time of `gridlane read` is that of its process; of Python clients that of the work alone, all threads; of servers",
+        "  what their processes' clocks say.",
+        "- The best policy in hindsight is the forced one with the best median. One that takes twice as long as another is stopped.",
+        "  `lazy` fetches segments of 128 MB that are touched, `vector` and `direct` replay the program as it was recorded: ROOT's,",
+        "  uproot's and fsspec's policies with each vector and each read waited for.",
+    ]
+
+
+def failed(failures):
+    if not failures:
+        return []
+    return [f"**{len(failures)} runs failed:**", "", *(f"- {' '.join(text.split())}" for text in failures), ""]
+
+
+def targets(rows):
+    """All that is judged, in one table."""
+    judged = [(row, figure) for row in rows for figure in row["figures"] if figure["passed"] is not None]
+    yield f"{sum(figure['passed'] for _, figure in judged)} of {len(judged)} are reached."
+    yield ""
+    yield COMPARED
+    for row, figure in judged:
+        yield figure_line(row["name"], figure)
+
+
+def row_lines(row):
+    """One row: what is said of it, its sides, and of simulated jobs those that are worst."""
+    yield f"### {row['name']}"
+    yield ""
+    if row.get("note"):
+        yield f"{row['note']}."
+        yield ""
+    if row["sides"]:
+        yield from sides(row["sides"])
+        yield ""
+    if row["figures"]:
+        yield COMPARED
+        yield from (figure_line(row["name"], figure) for figure in row["figures"])
+    if row.get("cells"):
+        yield ""
+        yield from cells(row["cells"])
+
+
+def sides(found):
+    yield "| side | median, s | interval, s | n | CPU client, s | CPU server, s | moved, MB | requests | |"
+    yield "| --- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | --- |"
+    for side in found:
+        if "seconds" not in side:
+            yield f"| {side['name']} | - | - | 0 of {side['runs']} | - | - | - | - | {side['note'] or 'failed'} |"
+            continue
+        spread = side["seconds"]
+        moved = f"{side['moved_bytes'] / 1e6:.1f}" if "moved_bytes" in side else "-"
+        requests = f"{side['requests']:.0f}" if "requests" in side else "-"
+        cpu = [f"{side[what]:.3f}" for what in ("client_cpu_s", "server_cpu_s")]
+        count = f"{spread['n']}" + (f" of {side['runs']}" if side["failed"] else "")
+        cells = [
+            side["name"], f"{spread['median']:.3f}", f"{spread['low']:.3f} – {spread['high']:.3f}", count, *cpu, moved, requests,
+            side["note"],
+        ]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def cells(found, most=25):
+    """Those jobs that are worst."""
+    worst = sorted(found, key=lambda cell: -cell["ratio"])[:most]
+    yield f"The {len(worst)} that are worst:" if len(worst) < len(found) else "All of them, the worst first:"
+    yield ""
+    yield "| job | best | in | adaptive in | ratio | speculation | moved/wanted |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    for cell in worst:
+        yield (
+            f"| {cell['job']} | {cell['best']} | {cell['best_s']:.3f} s | {cell['adaptive_s']:.3f} s | {cell['ratio']:.2f} | "
+            f"{cell['speculation']:.2f} | {cell['moved']:.2f} |"
+        )
