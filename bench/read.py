@@ -81,7 +81,7 @@ class Bench:
         self.data = Path(options.data or os.environ.get("GRIDLANE_DATA") or ROOT.parent / "shared/data")
         self.failures, self._lab, self._simulated = [], (None, None), {}
         if work:
-            self.shelf = Shelf(work, self.binary, (SITE,))
+            self.shelf = Shelf(work, self.binary, (SITE, "localhost"))
             (work / "traces").mkdir()
             # OpenSSL's users and gridlane alike.
             os.environ["SSL_CERT_FILE"] = self.authority

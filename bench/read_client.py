@@ -113,7 +113,7 @@ def cat_ranges(given):
     filesystem(given)
     clock = Clock()
     at, path = filesystem(given)
-    found = at.cat_ranges([path] * len(wanted), starts, ends)
+    found = at.cat_ranges([path] * len(wanted), starts, ends, on_error="raise")
     return clock.stop(), found
 
 

@@ -54,10 +54,15 @@ def on_loopback(command, servers):
 
     def read(printed):
         lines.extend(json.loads(line) for line in printed.splitlines() if line.startswith("{"))
-        run = next(line for line in lines if line["type"] == "run")
+        run = next((line for line in lines if line["type"] == "run"), {"bytes": 0, "seconds": 0.0})
         return run["bytes"], run["seconds"]
 
-    return outcome_of(lines, run_client(list(map(str, command)), 1, servers, read))
+    try:
+        sample = run_client(list(map(str, command)), 1, servers, read)
+    except SystemExit as ended:
+        # A peer's failure is a result.
+        raise Failed(str(ended.code)[-600:]) from None
+    return outcome_of(lines, sample)
 
 
 def over(lab, command, source, limit_s):
