@@ -154,6 +154,13 @@ def tree(given):
             # A mapping of a file in memory.
             "memory": uproot.source.file.MemmapSource,
         }[given.client]
+    # What is imported when it is needed first.
+    if given.client == "pyxrootd":
+        import XRootD.client  # noqa: F401
+    elif given.client == "fsspec":
+        import fsspec
+
+        fsspec.get_filesystem_class(given.url.partition("://")[0])
     clock = Clock()
     with uproot.open(given.url, handler=handler) as file:
         arrays = file["Events"].arrays(names, library="np")
