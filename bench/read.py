@@ -19,10 +19,10 @@ import read_client
 import read_jobs
 import read_judge
 import read_loopback
+import read_report
 import read_simulated
 import read_wan
 from processes import Xrootd, run_client
-from read_report import write_page
 from read_runs import Failed, Outcome
 from running import Serve, generate, make_old
 from wan_lab import Lab, Place, Shelf
@@ -41,6 +41,7 @@ def main():
     if options.self_test:
         read_judge.self_test()
         read_simulated.self_test()
+        read_report.self_test()
         jobs_self_test()
         print("the arithmetic of reading holds")
         return 0
@@ -106,7 +107,7 @@ class Bench:
             self.leave()
         rows = [*rows, *self.of_all_traces(rows)]
         judged = [figure | {"name": f"{row['name']}: {figure['what']}"} for row in rows for figure in row["figures"]]
-        page = lambda path, facts, stolen: write_page(path, self.options.command, facts, rows, self.failures, stolen)  # noqa: E731
+        page = lambda path, facts, stolen: read_report.write_page(path, self.options.command, facts, rows, self.failures, stolen)  # noqa: E731
         return run.finish(rows=rows_for_json(rows), write_page=page, judged=judged, failures=self.failures)
 
     def measure(self, row):

@@ -110,3 +110,22 @@ def cells(found, most=25):
             f"| {cell['job']} | {cell['best']} | {cell['best_s']:.3f} s | {cell['adaptive_s']:.3f} s | {cell['ratio']:.2f} | "
             f"{cell['speculation']:.2f} | {cell['moved']:.2f} |"
         )
+
+
+def self_test():
+    """Fails where the page does not say what was measured."""
+    summary = {"n": 3, "median": 1.25, "low": 1.0, "high": 1.5, "exact": False}
+    figures = [
+        {"what": "ratio", "least": None, "most": 1.3, "unit": "", "digits": 2, "missing": 0, "summary": summary, "passed": False},
+        {"what": "shown", "least": None, "most": None, "unit": " s", "digits": 2, "missing": 1, "summary": None, "passed": None},
+    ]
+    good = {"name": "a", "runs": 3, "failed": 0, "note": "", "seconds": summary, "client_cpu_s": 0.5, "server_cpu_s": 0.25}
+    bad = {"name": "b", "runs": 3, "failed": 3, "note": "over 2 times the best"}
+    cell = {"job": "job", "best": "copy", "best_s": 1.0, "adaptive_s": 2.0, "ratio": 2.0, "speculation": 0.5, "moved": 1.5}
+    row = {"name": "row", "section": "s", "note": "note", "sides": [good, bad], "figures": figures, "cells": [cell]}
+    lines = list(row_lines(row))
+    assert "| a | 1.250 | 1.000 – 1.500 | 3 | 0.500 | 0.250 | - | - |  |" in lines
+    assert "| b | - | - | 0 of 3 | - | - | - | - | over 2 times the best |" in lines
+    assert "| row | ratio | ≤ 1.3 | 1.25 | 1.00 – 1.50 | 3 | **fail** |" in lines
+    assert "| job | copy | 1.000 s | 2.000 s | 2.00 | 0.50 | 1.50 |" in lines
+    assert next(iter(targets([row]))) == "0 of 1 are reached."
