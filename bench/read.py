@@ -14,7 +14,7 @@ import time
 from functools import cached_property
 from pathlib import Path
 
-from program import ROOT, Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+from program import ROOT, Arguments, Run, in_memory, no_such_row  # first: it makes the modules in scripts/ known
 import read_client
 import read_jobs
 import read_judge
@@ -62,14 +62,18 @@ def arguments():
     arguments.amount("few", 3, 1, "the same of rows that have many sides or take long")
     arguments.amount("size", 1_000_000_000, 50_000_000, "bytes of the file")
     arguments.amount("elements", 100_000, 10_000, "ranges in one call, on loopback")
-    arguments.add_argument("--row", action="append", dest="only", default=[], help="the same as --only")
+    arguments.add_argument("--row", action="append", default=[], help="rows whose name begins with this (repeatable)")
     arguments.add_argument("--simulator", help="the example hindsight; without it no row is simulated")
     arguments.add_argument("--wheel", help="the wheel of the Python package; without it no row has it")
     arguments.add_argument("--data", help="the directory of real files and traces (default: GRIDLANE_DATA, or ../shared/data)")
     arguments.add_argument("--list", action="store_true", help="show the names of the rows, and how long each takes")
     arguments.add_argument("--self-test", action="store_true", help="only test the arithmetic")
     arguments.page("reading-figures.md")
-    return arguments.parse()
+    options = arguments.parse()
+    options.by_part = options.only
+    # There is no page of a part of the rows, however they are named.
+    options.only = options.only + options.row
+    return options
 
 
 class Bench:
@@ -94,7 +98,7 @@ class Bench:
 
     def chosen(self):
         """Networks change as seldom as possible."""
-        rows = [row for row in self.rows() if (row.is_usual or self.options.only or self.options.list) and is_chosen(row.name, self.options)]
+        rows = [row for row in self.rows() if is_wanted(row, self.options)]
         return sorted(rows, key=lambda row: (row.round_trip_ms is not None, row.round_trip_ms or 0))
 
     def run(self):
@@ -122,7 +126,8 @@ class Bench:
         for side in result["sides"]:
             if "seconds" in side:
                 cpu = f"CPU {side['client_cpu_s']:.3f} + {side['server_cpu_s']:.3f} s"
-                print(f"  {side['name']:42} {side['seconds']['median']:9.3f} s  {cpu} {side['note']}")
+                lost = f"  lost {side['dropped']:.0f}" if side["dropped"] else ""
+                print(f"  {side['name']:42} {side['seconds']['median']:9.3f} s  {cpu}{lost} {side['note']}")
             else:
                 print(f"  {side['name']:42} {side['note'] or 'failed'}")
         for text in row_lines({**result, "lines": []}):
@@ -287,6 +292,13 @@ class Bench:
         """A copy to nowhere, a whole process."""
         sample = run_client([self.binary, "cp", address, "/dev/null", "--quiet", "--ca", self.authority], self.size, [self.serve])
         return Outcome(sample.seconds, sample.client_cpu_s, sample.server_cpu_s, {})
+
+
+def is_wanted(row, options):
+    """Whether a row is to be measured: by a part of its name, by its beginning, or because it is a usual one."""
+    if not options.only:
+        return row.is_usual or options.list
+    return any(part in row.name for part in options.by_part) or any(row.name.startswith(start) for start in options.row)
 
 
 def rows_for_json(rows):

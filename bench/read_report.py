@@ -80,11 +80,11 @@ def row_lines(row):
 
 
 def sides(found):
-    yield "| side | median, s | interval, s | n | CPU client, s | CPU server, s | moved, MB | requests | |"
-    yield "| --- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | --- |"
+    yield "| side | median, s | interval, s | n | CPU client, s | CPU server, s | moved, MB | requests | packets lost | |"
+    yield "| --- | ---: | :---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for side in found:
         if "seconds" not in side:
-            yield f"| {side['name']} | - | - | 0 of {side['runs']} | - | - | - | - | {side['note'] or 'failed'} |"
+            yield f"| {side['name']} | - | - | 0 of {side['runs']} | - | - | - | - | - | {side['note'] or 'failed'} |"
             continue
         spread = side["seconds"]
         moved = f"{side['moved_bytes'] / 1e6:.1f}" if "moved_bytes" in side else "-"
@@ -93,7 +93,7 @@ def sides(found):
         count = f"{spread['n']}" + (f" of {side['runs']}" if side["failed"] else "")
         cells = [
             side["name"], f"{spread['median']:.3f}", f"{spread['low']:.3f} – {spread['high']:.3f}", count, *cpu, moved, requests,
-            side["note"],
+            f"{side['dropped']:.0f}", side["note"],
         ]
         yield "| " + " | ".join(cells) + " |"
 
@@ -119,13 +119,13 @@ def self_test():
         {"what": "ratio", "least": None, "most": 1.3, "unit": "", "digits": 2, "missing": 0, "summary": summary, "passed": False},
         {"what": "shown", "least": None, "most": None, "unit": " s", "digits": 2, "missing": 1, "summary": None, "passed": None},
     ]
-    good = {"name": "a", "runs": 3, "failed": 0, "note": "", "seconds": summary, "client_cpu_s": 0.5, "server_cpu_s": 0.25}
+    good = {"name": "a", "runs": 3, "failed": 0, "note": "", "seconds": summary, "client_cpu_s": 0.5, "server_cpu_s": 0.25, "dropped": 4}
     bad = {"name": "b", "runs": 3, "failed": 3, "note": "over 2 times the best"}
     cell = {"job": "job", "best": "copy", "best_s": 1.0, "adaptive_s": 2.0, "ratio": 2.0, "speculation": 0.5, "moved": 1.5}
     row = {"name": "row", "section": "s", "note": "note", "sides": [good, bad], "figures": figures, "cells": [cell]}
     lines = list(row_lines(row))
-    assert "| a | 1.250 | 1.000 – 1.500 | 3 | 0.500 | 0.250 | - | - |  |" in lines
-    assert "| b | - | - | 0 of 3 | - | - | - | - | over 2 times the best |" in lines
+    assert "| a | 1.250 | 1.000 – 1.500 | 3 | 0.500 | 0.250 | - | - | 4 |  |" in lines
+    assert "| b | - | - | 0 of 3 | - | - | - | - | - | over 2 times the best |" in lines
     assert "| row | ratio | ≤ 1.3 | 1.25 | 1.00 – 1.50 | 3 | **fail** |" in lines
     assert "| job | copy | 1.000 s | 2.000 s | 2.00 | 0.50 | 1.50 |" in lines
     assert next(iter(targets([row]))) == "0 of 1 are reached."

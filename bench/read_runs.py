@@ -17,6 +17,7 @@ class Outcome:
     client_cpu_s: float
     server_cpu_s: float
     line: dict = field(default_factory=dict)
+    dropped: int = 0  # packets that found a queue of the emulated network full
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def over(lab, command, source, limit_s):
         raise CutOff(f"not done after {limit_s:.0f} s")
     if run.failure:
         raise Failed(run.failure)
-    return outcome_of([event for _, event in run.events], run)
+    outcome = outcome_of([event for _, event in run.events], run)
+    outcome.dropped = run.dropped
+    return outcome
 
 
 def must_have_read(outcome, adler32, who):
@@ -122,6 +125,7 @@ def side(name, outcomes, elements=None, note=""):
         "seconds": summarize([each.seconds for each in good]),
         "client_cpu_s": median(each.client_cpu_s for each in good),
         "server_cpu_s": median(each.server_cpu_s for each in good),
+        "dropped": median(each.dropped for each in good),
         "samples": [[each.seconds, each.client_cpu_s, each.server_cpu_s] for each in good],
     }
     if moved := [each.line["moved_bytes"] for each in good if "moved_bytes" in each.line]:
