@@ -73,7 +73,7 @@ bench-tpc: ## many small copies between two servers and the second of two, besid
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
-bench-read: ## reading a part of a remote file, beside pyxrootd, fsspec and each policy (2 hours; BENCH_OPTIONS=--list, --quick, '--row NAME')
+bench-read: ## reading a part of a remote file, beside pyxrootd, fsspec and each policy (an hour and a half; BENCH_OPTIONS=--list, --quick, '--row NAME')
 	@sh scripts/bootstrap.sh --bench-read
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && cargo build --release --locked --package gridlane-read --example hindsight

@@ -73,7 +73,7 @@ def run(simulator, jobs, size_bytes):
 
 def rows(_bench):
     for jobs in TARGETS:
-        yield Row(f"simulated {jobs}", "Simulated", lambda bench, jobs=jobs: measure(bench, jobs), 4)
+        yield Row(f"simulated {jobs}", "Simulated", lambda bench, jobs=jobs: measure(bench, jobs), 2)
 
 
 def measure(bench, jobs):

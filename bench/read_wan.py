@@ -34,8 +34,8 @@ def rows(bench):
     known, unknown = "Offsets that are known", "Offsets that are not known"
     traces = "Recorded traces"
     for ms in ROUND_TRIPS_MS:
-        yield Row(f"known, {ms:g} ms", known, lambda bench, ms=ms: known_offsets(bench, ms), 2 + ms / 60, ms)
-        yield Row(f"known, second call, {ms:g} ms", known, lambda bench, ms=ms: second_call(bench, ms), 2 + ms / 100, ms)
+        yield Row(f"known, {ms:g} ms", known, lambda bench, ms=ms: known_offsets(bench, ms), 1 + ms / 75, ms)
+        yield Row(f"known, second call, {ms:g} ms", known, lambda bench, ms=ms: second_call(bench, ms), 1 + ms / 300, ms)
     for cell in CELLS:
         ms, part, size = cell
         name = f"unknown, {100 * part:g} % in events of {size // 1000} kB, {ms:g} ms"
@@ -43,7 +43,7 @@ def rows(bench):
     for ms in (26, 150):
         for job in bench.traces():
             yield Row(f"trace {job.name}, {ms} ms", traces, lambda bench, job=job, ms=ms: trace(bench, job, ms), 1, ms)
-    yield Row("uproot, 26 ms", "uproot", lambda bench: tree(bench, 26), 4, 26)
+    yield Row("uproot, 26 ms", "uproot", lambda bench: tree(bench, 26), 2, 26)
 
 
 # --- Known ------------------------------------------------------------------------------------------------------------
