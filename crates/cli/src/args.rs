@@ -23,9 +23,6 @@ pub(crate) use filter::FilterArgs;
 pub(crate) use listen::ListenAt;
 pub(crate) use paths::Paths;
 
-/// Where the grid's authorities are, unless X509_CERT_DIR says otherwise.
-const GRID_AUTHORITIES: &str = "/etc/grid-security/certificates";
-
 /// Moves big scientific data between storage sites: serves directories over HTTP, WebDAV and root://, and copies
 /// files and trees, each file from all of its replicas at once.
 #[derive(Debug, Parser)]
@@ -94,10 +91,7 @@ impl Global {
 
     /// The same, but that every certificate is checked in any case.
     pub(crate) fn authorities(&self) -> Trust {
-        let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
-        let ca_dir = named.or_else(usual);
-        Trust { ca_files: self.ca.clone(), ca_dir, insecure: false, records: self.records() }
+        Trust { records: self.records(), ..gridlane_client::authorities(self.ca.clone()) }
     }
 }
 

@@ -105,7 +105,7 @@ fn names_in(directory: &str) -> Option<Vec<String>> {
     if let Some(names) = kept.as_deref().and_then(read_kept) {
         return Some(names);
     }
-    let runtime = crate::threads::runtime(1).ok()?;
+    let runtime = gridlane_client::runtime(1).ok()?;
     let client = crate::connect::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
     let asked = runtime.block_on(async { timeout(ANSWER_MAX, tokio::spawn(ask(client, url))).await });
     runtime.shutdown_background();

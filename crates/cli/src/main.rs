@@ -21,7 +21,6 @@ mod probe;
 mod progress;
 mod read;
 mod serve;
-mod threads;
 mod wan;
 mod words;
 
@@ -129,7 +128,7 @@ fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime
         _ => 1,
     };
     let Command::Serve(args) = command else {
-        return threads::runtime(threads);
+        return gridlane_client::runtime(threads);
     };
     let blocking = serve::room::Threads::to_be_had(threads, serve::devices(args, global))?;
     let kept = blocking.kept;

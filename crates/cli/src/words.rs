@@ -56,6 +56,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
         Hint::CopyTree => "copy it with -r (`gridlane cp -r`); `gridlane ls` lists it",
         Hint::ListOrCopyTree => "`gridlane ls` lists it, `gridlane cp -r` copies it",
         Hint::RemoveTree => "rm -r removes it with all that is in it",
+        Hint::MakeDirectory => "make the directory first",
         Hint::CopyAndRemove => "copy with `gridlane cp`, compare, then remove with `gridlane rm`",
         Hint::SeparateByNul => "with -0 names may have them",
         Hint::CopyMetalink => "--no-metalink copies the metalink itself, as the file that it is",

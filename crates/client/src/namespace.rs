@@ -204,6 +204,36 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
     Ok(())
 }
 
+/// Removes a directory that is empty. One of a server of HTTP is looked at before, since servers remove everything that is in it.
+pub async fn remove_directory(client: &Client, url: &Url) -> Result<()> {
+    let not_empty =
+        || Error::new(ErrorKind::Precondition, "it is not empty").fault(Fault::Caller).endpoint(url);
+    if let Some(path) = url.to_path() {
+        return fs::remove_dir(&path).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::DirectoryNotEmpty => not_empty(),
+            _ => Error::local_io("cannot remove it", &cause).endpoint(url),
+        });
+    }
+    let directory = directory_form(url)?;
+    if url.scheme().is_http() {
+        let mut listing = Lister::new(client.clone()).list(&directory).await?;
+        let mut items = Vec::new();
+        while items.is_empty() && listing.next(&mut items).await? {}
+        match items.first() {
+            None => {}
+            Some(Item::Itself(_)) => {
+                let message = "it is a file and not a directory";
+                return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url));
+            }
+            Some(_) => return Err(not_empty()),
+        }
+    }
+    match delete_directory(client, &directory).await? {
+        true => Ok(()),
+        false => Err(not_empty()),
+    }
+}
+
 /// Refuses to remove the current directory and those above it: `.` and `/` are typing errors, as in every other `rm`.
 fn refuse_above(path: &Path, url: &Url) -> Result<()> {
     // A link goes by itself, wherever it leads.

@@ -8,7 +8,7 @@ mod listing;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::root::{Client, malformed};
 use gridlane_xrd::answer::{SpaceText, StatText, VfsText};
@@ -147,7 +147,7 @@ pub(crate) async fn mv(client: &Client, from: &Url, to: &Url) -> Result<()> {
         // The server does not say which of the two.
         Err(error) if error.kind() == ErrorKind::NotFound && stat(client, from).await.is_ok() => {
             let message = "the server cannot move it there: there is no such directory";
-            Err(precondition(message, to).hint("make the directory first"))
+            Err(precondition(message, to).hint(Hint::MakeDirectory))
         }
         moved => moved.map(|_| ()),
     }

@@ -1,5 +1,6 @@
 //! Clients with the credentials that they may show to the servers that a person has named.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridlane_core::{Result, Url};
@@ -15,6 +16,17 @@ use crate::credentials::{
 /// With the value 0 of this variable, bytes travel over root:// without a checksum for each page, as with
 /// `XRD_CPUSEPGWRTRD=0`. The checksum of the whole is compared in any case.
 const PAGES_VARIABLE: &str = "GRIDLANE_ROOT_PAGES";
+
+/// Where grids keep their authorities, unless `X509_CERT_DIR` names another directory.
+const GRID_AUTHORITIES: &str = "/etc/grid-security/certificates";
+
+/// The trust in servers of a user who names these authorities beside those of the system and the grid: every certificate is
+/// checked.
+pub fn authorities(ca_files: Vec<PathBuf>) -> Trust {
+    let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
+    Trust { ca_files, ca_dir: named.or_else(usual), ..Trust::default() }
+}
 
 /// A client, and what is to be known of its credentials.
 pub struct Session {

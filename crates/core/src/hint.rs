@@ -78,6 +78,8 @@ hints! {
     ListOrCopyTree = "list_or_copy_tree" => "list it, or copy it as a tree",
     /// A directory was named where a file is to be removed.
     RemoveTree = "remove_tree" => "remove it as a tree, with all that is in it",
+    /// The directory that something should be in is not there.
+    MakeDirectory = "make_directory" => "make the directory first",
     /// A move that is not one step.
     CopyAndRemove = "copy_and_remove" => "copy it, compare, then remove it",
     /// A name has a line break, and the list of names has one in each line.

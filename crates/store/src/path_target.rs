@@ -393,7 +393,7 @@ fn open_directory(target: &Path) -> Result<Arc<OwnedFd>> {
 fn cannot_make(path: &Path, cause: &io::Error) -> Error {
     let error = Error::local_io(format!("cannot make {}", path.display()), cause);
     match cause.kind() {
-        io::ErrorKind::NotFound => error.hint("make the directory first"),
+        io::ErrorKind::NotFound => error.hint(Hint::MakeDirectory),
         _ => error,
     }
 }

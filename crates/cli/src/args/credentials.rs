@@ -39,6 +39,7 @@ impl CredentialArgs {
         let is_named = self.token_file.is_some() || self.cert.is_some();
         Wanted {
             nothing: self.no_credentials || self.no_credentials_by_environment && !is_named,
+            token: None,
             token_file: self.token_file.clone(),
             certificate: self.cert.clone(),
             key: self.key.clone(),

@@ -128,7 +128,7 @@ fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         return Err(usage("a macaroon is a secret: it is asked for over https".into()).endpoint(&url));
     }
     let session = connect([typed], &args.credentials, global)?;
-    let runtime = crate::threads::runtime(1)?;
+    let runtime = gridlane_client::runtime(1)?;
     let given = runtime.block_on(request(&session.client, &url, args));
     // A name service that does not answer must not keep the process.
     runtime.shutdown_background();

@@ -44,6 +44,8 @@ pub use machine::{Content, Machine, ThisMachine, Version};
 pub struct Wanted {
     /// Send none, whatever lies around.
     pub nothing: bool,
+    /// A token itself, which comes before everything else.
+    pub token: Option<Secret>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
     /// A PEM file with a certificate or a proxy.
@@ -77,6 +79,8 @@ pub struct Warning {
 /// The origin of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// The program that this is a part of.
+    Caller,
     /// An environment variable.
     Variable(&'static str),
     /// A file.
@@ -135,6 +139,7 @@ impl Warning {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Origin::Caller => f.write_str("the caller"),
             Origin::Variable(name) => f.write_str(name),
             Origin::File(path) => write!(f, "{}", path.display()),
         }
@@ -190,7 +195,7 @@ impl Found {
     pub fn usable(mut self, now_s: i64) -> Result<Found> {
         let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
         let token_named = self.token.as_ref().map(|token| match token.origin {
-            Origin::Variable(_) => true,
+            Origin::Caller | Origin::Variable(_) => true,
             Origin::File(_) => token.is_named,
         });
         let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
@@ -247,7 +252,9 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
         return Ok(found);
     }
     let search = Search { machine, user: machine.user() };
-    if let Some(path) = &wanted.token_file {
+    if let Some(token) = &wanted.token {
+        found.token = Some(read_token(token.expose().trim(), Origin::Caller, None)?);
+    } else if let Some(path) = &wanted.token_file {
         found.token = search.token_in(path, true, &mut found.warnings)?;
         if found.token.is_none() {
             return Err(unusable(path, "it is empty"));

@@ -21,7 +21,7 @@ pub(super) enum Failed {
 pub(super) fn of_status(error: Error) -> Failed {
     match error.status() {
         Some(412) => Failed::File(already_there(error)),
-        Some(409) => Failed::File(error.hint("make the directory first")),
+        Some(409) => Failed::File(error.hint(Hint::MakeDirectory)),
         Some(413 | 423 | 507) => Failed::File(error),
         _ if error.kind() == ErrorKind::Busy => Failed::Busy(error),
         _ if error.kind() == ErrorKind::Interrupted => Failed::File(error),

@@ -256,7 +256,7 @@ impl Upload {
                 let message = format!("the server cannot put a file there: {said}");
                 Error::new(ErrorKind::Precondition, message)
                     .fault(Fault::Caller)
-                    .hint("make the directory first")
+                    .hint(Hint::MakeDirectory)
             }
             _ => connection.refused_saying(&self.url, &response.head, &said),
         }

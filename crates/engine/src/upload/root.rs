@@ -154,7 +154,7 @@ impl Upload {
             let message = format!("the directory{directory} is not there: {}", error.message());
             return Error::new(ErrorKind::Precondition, message)
                 .fault(Fault::Caller)
-                .hint("make the directory first")
+                .hint(Hint::MakeDirectory)
                 .endpoint(&self.url);
         }
         if error.kind() != ErrorKind::Precondition {

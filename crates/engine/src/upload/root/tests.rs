@@ -374,7 +374,7 @@ async fn a_missing_directory_is_named() {
     assert!(error.message().contains("//d/ is not there"), "{error}");
     assert_eq!(
         (error.kind(), error.advice()),
-        (ErrorKind::Precondition, Some(&Hint::from("make the directory first")))
+        (ErrorKind::Precondition, Some(&Hint::MakeDirectory))
     );
 }
 

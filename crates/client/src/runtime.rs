@@ -1,4 +1,4 @@
-//! Threads for a command: as many as it wants, or as there may be.
+//! Threads for a command, or for a module in another program: as many as it wants, or as there may be.
 //!
 //! Where a limit (`ulimit -u`, a container's `pids.max`) lets no thread begin, tokio panics, and what it was to do where
 //! blocking is allowed may wait for ever. So it is tried first, which costs some ten microseconds for each thread.
@@ -23,13 +23,13 @@ const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// # Errors
 ///
 /// `LocalIo` where not even two threads can begin.
-pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
+pub fn runtime(wanted: usize) -> Result<Runtime> {
     let wanted = wanted.max(1);
     let may_be = begin(wanted + OTHERS);
     let mut builder = Builder::new_multi_thread();
     builder.enable_all().thread_stack_size(STACK_BYTES);
     if may_be == wanted + OTHERS {
-        let blocking = gridlane_client::bound_devices(wanted, None);
+        let blocking = crate::bound_devices(wanted, None);
         builder.worker_threads(wanted).max_blocking_threads(blocking);
         return builder.build().map_err(|cause| none(&cause.to_string()));
     }
@@ -38,7 +38,7 @@ pub(crate) fn runtime(wanted: usize) -> Result<Runtime> {
         return Err(none("a limit is reached"));
     }
     let workers = wanted.min(may_be - 1);
-    let blocking = gridlane_client::bound_devices(workers, Some(may_be - workers));
+    let blocking = crate::bound_devices(workers, Some(may_be - workers));
     builder.worker_threads(workers).max_blocking_threads(blocking).thread_keep_alive(KEPT);
     let runtime = builder.build().map_err(|cause| none(&cause.to_string()))?;
     gridlane_engine::threads_are_few();
