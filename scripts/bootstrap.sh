@@ -6,6 +6,7 @@
 #   scripts/bootstrap.sh --demo     and what `make demo` needs
 #   scripts/bootstrap.sh --test     and what `make test` needs
 #   scripts/bootstrap.sh --test-long and what `make test-long` needs
+#   scripts/bootstrap.sh --wheel    and what `make wheel` needs
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
 #   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
 #   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
@@ -45,7 +46,7 @@
 #   python3-pymacaroons  reads and attenuates macaroons for the tests
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
-#                        client of XRootD; fsspec; SciTokens
+#                        client of XRootD; fsspec; SciTokens; the readers that the Python package is tried with; C++ ROOT; maturin
 #   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`, and counts
 #                        connections in `make bench-wan` and the lab
 #   stress               keeps the machine busy in `make test-long`
@@ -61,9 +62,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --lab) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --wheel | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --lab) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--lab]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--wheel|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--lab]" >&2
     exit 2
     ;;
 esac
@@ -156,6 +157,10 @@ has_authorities || packages="$packages ca-certificates"
 cargo_is_recent || have rustup || need curl curl
 case $purpose in
 --demo) need python3 python3 ;;
+--wheel)
+    need python3 python3
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
+    ;;
 --test | --test-long)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
@@ -349,7 +354,15 @@ case $purpose in
     # What dask and pandas read from servers with.
     need_environment fsspec-2026.9.0 scripts/pins/fsspec.txt
     need_environment tokens-1 scripts/pins/tokens.txt
+    # The readers that the Python package is tried with.
+    need_environment python-1 scripts/pins/python.txt "$(python_for_lab)"
+    # C++ ROOT, which has wheels for this machine only.
+    [ "$(uname -m)" != x86_64 ] || need_environment root-1 scripts/pins/root.txt "$(python_for_lab)"
     ;;
+esac
+
+case $purpose in
+--test | --test-long | --wheel) need_environment maturin-1 scripts/pins/maturin.txt ;;
 esac
 
 case $purpose in

@@ -45,6 +45,7 @@ allowed() {
     front) echo core dav xrd auth sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
     cli) echo core config dav plan read xrd auth sys share net store peer engine client front server wan ;;
+    py) echo core dav read share net peer client engine store ;;
     *) return 1 ;;
     esac
 }

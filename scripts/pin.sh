@@ -6,7 +6,7 @@
 #   scripts/pin.sh rustup VERSION  the installer of Rust: scripts/pins/rustup-init
 #
 # Needs a network, and for PyPI python3 with venv: uv, which it installs into a directory of its own and removes, resolves
-# for every Python from 3.10 on and every platform at once.
+# for every Python from 3.10 on (3.11 for python.in and root.in) and every platform at once.
 set -eu
 cd "$(dirname "$0")/pins"
 
@@ -27,7 +27,9 @@ case ${1-} in
     for wanted in *.in; do
         name=${wanted%.in}
         echo "# Written by \`scripts/pin.sh\` from $wanted; do not edit by hand." >"$work/$name.txt"
-        "$work/uv/bin/uv" pip compile --quiet --universal --python-version 3.10 --only-binary :all: \
+        # The newest of these are for newer ones.
+        case $name in python | root) oldest=3.11 ;; *) oldest=3.10 ;; esac
+        "$work/uv/bin/uv" pip compile --quiet --universal --python-version "$oldest" --only-binary :all: \
             --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links "$wanted" >>"$work/$name.txt"
         mv "$work/$name.txt" "$name.txt"
         echo "$name: $(grep -c '^[a-z]' "$name.txt") packages"

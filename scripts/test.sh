@@ -47,6 +47,9 @@ step 'tests about TLS, with the records of rustls' env GRIDLANE_TLS_RECORDS=rust
 lab_binary=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)/gridlane
 step 'the lab' env GRIDLANE_LAB_BINARY="$lab_binary" PYTHONDONTWRITEBYTECODE=1 sh -c 'cd lab && exec "$0" -m pytest' "$lab_python"
 step 'lints of the lab' "$lab_python" -m ruff check lab
+step 'the Python package' env GRIDLANE_BINARY="$lab_binary" sh scripts/test-python.sh
+step 'lints of the Python package' "$lab_python" -m ruff check python
+step 'format of the Python package' "$lab_python" -m ruff format --check python
 wait "$documentation" || {
     cat "$pages"
     exit 1

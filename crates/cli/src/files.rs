@@ -88,10 +88,15 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn cat(args: &CatArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = connect_saying([&args.url], &args.credentials, global, true)?.client;
+    let session = connect_saying([&args.url], &args.credentials, global, true)?;
     if !args.range.is_empty() {
-        return crate::read::cat(args, client, url).await;
+        return crate::read::cat(args, session, url).await;
     }
+    if args.cache.cache.is_some() {
+        let error = Error::new(ErrorKind::Usage, "only ranges are kept in a cache").fault(Fault::Caller);
+        return Err(error.hint("add --range 0- to read all of the file that way"));
+    }
+    let client = session.client;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;

@@ -32,6 +32,8 @@ pub fn authorities(ca_files: Vec<PathBuf>) -> Trust {
 pub struct Session {
     /// The client.
     pub client: Client,
+    /// The [user](Found::user) whom its credentials name.
+    pub user: String,
     /// The end of what it shows; `None` when it shows nothing.
     pub lasting: Option<Lasting>,
     /// Warnings about credentials that are shown, or are not.
@@ -74,7 +76,7 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
         }
         Ok(found) => found,
     };
-    let client = connect_as(trust, &found, forward_to);
+    let (client, user) = (connect_as(trust, &found, forward_to), found.user());
     urls.iter().for_each(|url| client.credentials.name(url));
     let lasting = found.lasting().filter(|_| is_shown);
     let (mut shown, mut passed_over) = (Vec::new(), Vec::new());
@@ -82,7 +84,7 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
         shown = found.names();
         (warnings, passed_over) = (found.warnings, found.passed_over);
     }
-    Ok(Session { client, lasting, warnings, shown, passed_over })
+    Ok(Session { client, user, lasting, warnings, shown, passed_over })
 }
 
 /// The same for what says nothing about credentials and goes on without: what cannot be used is not shown.

@@ -1,12 +1,14 @@
 //! Every limit, in one place: a number with its unit in its name, and the reason for it.
 
 mod credentials;
+mod disk_cache;
 mod reading;
 mod third_party;
 
 use std::time::Duration;
 
 pub use credentials::*;
+pub use disk_cache::*;
 pub use reading::*;
 pub use third_party::*;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 /// The bytes from `start` up to, not including, `end`. `start <= end` always holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,14 +119,21 @@ impl RangeSet {
         let before = self.len;
         let (mut start, mut end) = (range.start, range.end);
         // Every stored range that overlaps or touches is swallowed.
-        while let Some((&s, &e)) = self.ranges.range(..=end).next_back() {
+        while let Some((&s, stored)) = self.ranges.range_mut(..=end).next_back() {
+            let e = *stored;
             if e < start {
                 break;
             }
+            if s <= start {
+                // It grows where it is; nothing before it touches it.
+                let end = end.max(e);
+                *stored = end;
+                self.len += end - e;
+                return self.len - before;
+            }
             self.ranges.remove(&s);
             self.len -= e - s;
-            start = start.min(s);
-            end = end.max(e);
+            (start, end) = (start.min(s), end.max(e));
         }
         self.ranges.insert(start, end);
         self.len += end - start;
@@ -138,52 +146,73 @@ impl RangeSet {
             return 0;
         }
         let before = self.len;
-        while let Some((&s, &e)) = self.ranges.range(..range.end).next_back() {
+        while let Some((&s, stored)) = self.ranges.range_mut(..range.end).next_back() {
+            let e = *stored;
             if e <= range.start {
                 break;
             }
-            self.ranges.remove(&s);
-            self.len -= e - s;
-            for (start, end) in [(s, range.start.min(e)), (range.end.max(s), e)] {
-                if start < end {
-                    self.ranges.insert(start, end);
-                    self.len += end - start;
-                }
-            }
             if s < range.start {
+                // Its first part stays where it is; nothing before it is in the range.
+                *stored = range.start;
+            } else {
+                self.ranges.remove(&s);
+            }
+            self.len -= e - s.max(range.start);
+            if range.end < e {
+                self.ranges.insert(range.end, e);
+                self.len += e - range.end;
+            }
+            if s <= range.start {
                 break;
             }
         }
         before - self.len
     }
 
+    /// The parts of `range` that are in the set, ascending, without memory for them.
+    pub fn within(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
+        let first =
+            self.ranges.range(..=range.start).next_back().map(|(&start, &end)| ByteRange { start, end });
+        // Most sets have nothing else there, and one search is enough then.
+        let is_all = range.is_empty() || first.is_some_and(|first| first.end >= range.end);
+        let rest = (!is_all && !self.ranges.is_empty())
+            .then(|| self.ranges.range((Bound::Excluded(range.start), Bound::Excluded(range.end))));
+        let rest = rest.into_iter().flatten().map(|(&start, &end)| ByteRange { start, end });
+        first
+            .into_iter()
+            .chain(rest)
+            .map(move |part| part.intersection(range))
+            .filter(|part| !part.is_empty())
+    }
+
+    /// The parts of `range` that are not in the set, ascending, without memory for them.
+    pub fn gaps(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
+        let behind = ByteRange { start: range.end, end: range.end };
+        let mut at = range.start;
+        self.within(range)
+            .chain(std::iter::once(behind))
+            .map(move |present| {
+                let gap = ByteRange::new(at, present.start);
+                at = present.end;
+                gap
+            })
+            .filter(|gap| !gap.is_empty())
+    }
+
+    /// True if no byte of `range` is in the set.
+    pub fn is_disjoint(&self, range: ByteRange) -> bool {
+        range.is_empty()
+            || self.ranges.range(..range.end).next_back().is_none_or(|(_, &end)| end <= range.start)
+    }
+
     /// The parts of `range` that are in the set, ascending.
     pub fn intersection(&self, range: ByteRange) -> Vec<ByteRange> {
-        if range.is_empty() {
-            return Vec::new();
-        }
-        let first = self.ranges.range(..=range.start).next_back().map_or(range.start, |(&s, _)| s);
-        self.ranges
-            .range(first..range.end)
-            .map(|(&start, &end)| ByteRange { start, end }.intersection(range))
-            .filter(|part| !part.is_empty())
-            .collect()
+        self.within(range).collect()
     }
 
     /// The parts of `range` that are not in the set, ascending.
     pub fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
-        let mut missing = Vec::new();
-        let mut at = range.start;
-        for present in self.intersection(range) {
-            if at < present.start {
-                missing.push(ByteRange { start: at, end: present.start });
-            }
-            at = present.end;
-        }
-        if at < range.end {
-            missing.push(ByteRange { start: at, end: range.end });
-        }
-        missing
+        self.gaps(range).collect()
     }
 
     /// True if every byte of `range` is in the set.
@@ -246,6 +275,7 @@ mod tests {
             prop_assert_eq!(present + missing, range.len());
             prop_assert!(set.missing(range).iter().all(|part| set.intersection(*part).is_empty()));
             prop_assert_eq!(set.contains(range), missing == 0);
+            prop_assert_eq!(set.is_disjoint(range), present == 0);
         }
     }
 }

@@ -289,6 +289,11 @@ impl Governor {
         drop(given_up);
     }
 
+    /// Forgets every copy, without a word to those that wait: for the child of a fork, where none of them is.
+    pub(crate) fn forget(&self) {
+        std::mem::forget(std::mem::take(&mut *self.state()));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is complete in itself.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -425,6 +430,16 @@ mod tests {
         let begun = poll(waiting.as_mut()).expect("it is its turn");
         drop((begun, running));
         assert!(governor.state().endpoints.is_empty() && governor.state().users.is_empty());
+    }
+
+    #[test]
+    fn copies_that_are_forgotten_take_no_place() {
+        let governor = Arc::new(Governor::new(usize::MAX));
+        let near = at("http://near/");
+        std::mem::forget(fill(&governor, &near));
+        assert!(poll(pin!(governor.place(user(), near.clone(), None))).is_none());
+        governor.forget();
+        drop(begin(&governor, near));
     }
 
     #[test]

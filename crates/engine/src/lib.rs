@@ -81,6 +81,16 @@ pub use spec::{CopySpec, OpenTarget, Options, Outcome, StoredSource, TargetSpec}
 
 pub use gridlane_plan::judge::{Basis, Known, PieceHashes};
 
+/// Forgets the copies of this process: for the child of a fork, where those of the parent never end, and would keep their places,
+/// memory and turns for ever. To be called before anything else of gridlane in such a process, and while nothing of it runs.
+pub fn forget_copies() {
+    Governor::of_process().forget();
+    ordered::forget();
+    lane::forget();
+    gridlane_peer::descriptors::forget_copies();
+    gridlane_store::forget_devices();
+}
+
 /// Copies one file. Ends early, resumable where the target keeps a journal, when `stop` completes.
 ///
 /// An upload whose connection broke, or was refused, is begun anew for a while: its server may be being started again.

@@ -25,6 +25,13 @@ const RELEASE_BYTES_MIN: u64 = REORDER_BYTES_MIN / 4;
 /// Uploads of this process whose size no source tells, and of which more than a window is kept until one does: one at a time.
 static SIZELESS: Semaphore = Semaphore::const_new(1);
 
+/// See [`crate::forget_copies`].
+pub(crate) fn forget() {
+    if SIZELESS.available_permits() == 0 {
+        SIZELESS.add_permits(1);
+    }
+}
+
 /// The lanes' side.
 pub(crate) struct Feed {
     drain: Mutex<Drain>,

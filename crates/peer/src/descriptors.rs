@@ -16,6 +16,12 @@ static COPIES: Copies = Copies::new();
 /// Copies that may run in this process at the same time, as announced by callers that start several.
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
+/// Counts no copies any more: for the child of a fork, where those of the parent never end.
+pub fn forget_copies() {
+    COPIES.0.store(0, Relaxed);
+    EXPECTED.store(0, Relaxed);
+}
+
 /// So many copies may run until this is dropped: the first of them has no more lanes than the last.
 #[derive(Debug)]
 pub struct ExpectedCopies(usize);

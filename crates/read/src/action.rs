@@ -30,6 +30,11 @@ pub enum Action<P> {
         /// Which request.
         request: RequestId,
     },
+    /// Read stored bytes; answer with `Recalled` and `Unstored`, which together have all of them.
+    Recall {
+        /// The bytes: none is in two such orders at a time.
+        ranges: Vec<ByteRange>,
+    },
     /// Drop the connection; answer with `Lost`.
     Close {
         /// Which lane.

@@ -17,6 +17,7 @@ use crate::budget::Purpose;
 use crate::cost::Path;
 use crate::fill::Fill;
 use crate::lane::{Lane, Request, Source, State};
+use crate::parts::Parts;
 use crate::payload::Payload;
 use crate::reader::Reader;
 use crate::settings::Policy;
@@ -55,7 +56,7 @@ impl<P: Payload> Reader<P> {
             return;
         }
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
-        if self.is_whole() && self.sources.iter().all(is_heard) {
+        if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
             return;
         }
@@ -287,10 +288,12 @@ impl<P: Payload> Reader<P> {
     /// The parts of `range` that are neither there, nor on their way, nor queued.
     fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
-        for gap in self.pages.present().missing(range) {
-            self.owed.missing(gap, &mut free);
+        for gap in self.pages.present().gaps(range) {
+            self.stored.ranges.gaps(gap).for_each(|far| self.owed.missing(far, &mut free));
         }
-        free.into_iter().flat_map(|part| self.queue.missing(part)).collect()
+        let mut unqueued = Vec::new();
+        free.into_iter().for_each(|part| self.queue.missing(part, &mut unqueued));
+        unqueued
     }
 
     fn send_fills(&mut self, now: Time) {
@@ -304,7 +307,9 @@ impl<P: Payload> Reader<P> {
             let cap = READ_REQUEST_BYTES.max(path.holds_bytes() as u64 / 4).min(READ_REQUEST_BYTES_MAX);
             let window = lane.window_bytes(path.holds_bytes() / lanes as f64) as u64 / 2;
             let bytes = rest.div_ceil(lanes).max(window).clamp(READ_SPLIT_BYTES_MIN, cap).min(room);
-            let Some(part) = fill.next(bytes, false, self.pages.present(), &self.owed, &self.queue) else {
+            let Some(part) =
+                fill.next(bytes, false, [self.pages.present(), &self.stored.ranges], &self.owed, &self.queue)
+            else {
                 self.fills.pop_front();
                 continue;
             };
@@ -368,8 +373,13 @@ impl<P: Payload> Reader<P> {
                 break;
             }
             let Some((id, room)) = self.lane_for(Purpose::Bulk, &path, now) else { break };
-            let Some(part) = bulk.next(bytes.min(room), true, self.pages.present(), &self.owed, &self.queue)
-            else {
+            let Some(part) = bulk.next(
+                bytes.min(room),
+                true,
+                [self.pages.present(), &self.stored.ranges],
+                &self.owed,
+                &self.queue,
+            ) else {
                 is_done = true;
                 break;
             };
@@ -397,10 +407,7 @@ impl<P: Payload> Reader<P> {
         }
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
-        let missing = |scope: ByteRange| {
-            let there: u64 = self.pages.present().intersection(scope).iter().map(|part| part.len()).sum();
-            scope.len() - there
-        };
+        let missing = |scope: ByteRange| self.far_bytes(scope);
         let price_s = |scope: ByteRange| path.bulk_s(missing(scope) as f64);
         let is_worth = |price_s: f64| rent_s >= self.settings.bulk_share * (spent_s + price_s);
         let scope = if missing(whole) == 0 {
@@ -439,15 +446,14 @@ impl<P: Payload> Reader<P> {
         }
         lane.requests.push_back(request);
         lane.outstanding_bytes += bytes;
-        for range in &ranges {
-            self.owed.put(*range, request);
-        }
+        let missing = Parts::new(ranges.clone());
+        self.owed.put_all(missing.clone(), request);
         self.requests.insert(
             request,
             Request {
                 lane: id,
                 purpose,
-                missing: ranges.iter().copied().collect(),
+                missing,
                 bytes,
                 elements: ranges.len(),
                 sent_at: now,
@@ -495,7 +501,7 @@ impl<P: Payload> Reader<P> {
         let (mut taken, mut left) = (Vec::new(), bytes);
         for part in request.missing.iter().rev() {
             for wanted in self.waits.wanted(part).into_iter().rev() {
-                let is_owed_by_it = self.owed.within(wanted).all(|(_, by)| by == last);
+                let is_owed_by_it = self.owed.within(wanted).iter().all(|(_, by)| *by == last);
                 if !is_owed_by_it || left < READ_SPLIT_BYTES_MIN.min(wanted.len()) {
                     continue;
                 }

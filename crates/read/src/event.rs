@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridlane_core::Error;
+use gridlane_core::{ByteRange, Error};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
 
 /// The abilities of a connection, told when it is ready.
@@ -80,6 +80,25 @@ pub enum Event<P> {
         loss: Loss,
         /// The failure, for the text of a read that fails in the end.
         error: Error,
+    },
+    /// Bytes of the file are kept near by, on the disk, as this source has them. Told after the source's [`Size`](Event::Size).
+    Stored {
+        /// Which source.
+        source: SourceId,
+        /// The bytes, ascending.
+        ranges: Vec<ByteRange>,
+    },
+    /// Stored bytes are here, as [`Recall`](crate::Action::Recall) wanted them; in parts of any size.
+    Recalled {
+        /// Offset of the first byte in the file.
+        offset: u64,
+        /// The bytes.
+        payload: P,
+    },
+    /// Bytes are stored no more, or turned out to be damaged.
+    Unstored {
+        /// The bytes.
+        range: ByteRange,
     },
     /// The source must never be used again (not found, denied, changed, lied).
     Dead {

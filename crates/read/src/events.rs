@@ -29,6 +29,9 @@ impl<P: Payload> Reader<P> {
             Event::Failed { request, error } => self.done(now, request, Some(error)),
             Event::WholeBody { request } => self.whole_body(now, request),
             Event::Lost { lane, loss, error } => self.lost(now, lane, loss, error),
+            Event::Stored { source, ranges } => self.store(source, ranges),
+            Event::Recalled { offset, payload } => self.recalled(now, offset, &payload),
+            Event::Unstored { range } => self.unstore(range),
             Event::Dead { source, error } => self.dead(now, source, error),
         }
         self.proceed(now);
@@ -90,14 +93,14 @@ impl<P: Payload> Reader<P> {
             self.explain.stray_bytes += range.len();
             return;
         };
-        let accepted = request.missing.intersection(range);
-        let accepted_bytes: u64 = accepted.iter().map(|part| part.len()).sum();
+        let mut accepted = std::mem::take(&mut self.accepted);
+        accepted.clear();
+        let before = request.missing.len();
+        request.missing.remove(range, |part| accepted.push(part));
+        let accepted_bytes = before - request.missing.len();
         self.explain.stray_bytes += range.len() - accepted_bytes;
         request.first_byte_at.get_or_insert(now);
         let purpose = request.purpose;
-        for part in &accepted {
-            request.missing.remove(*part);
-        }
         let Some(lane) = self.lanes.get_mut(&request.lane) else { return };
         lane.rate.receive(now, accepted_bytes, lane.heard_at.max(request.sent_at));
         lane.outstanding_bytes = lane.outstanding_bytes.saturating_sub(accepted_bytes);
@@ -115,34 +118,37 @@ impl<P: Payload> Reader<P> {
         if was_suspect {
             self.trust(lane_id);
         }
-        let path = self.path();
-        let is_full = self.owed.bytes() as f64 >= FULL_SHARE * path.holds_bytes();
-        self.rate.receive(now, accepted_bytes, is_full, path.round_trip_s);
+        let round_trip_s = self.round_trip_s();
+        let is_full = self.owed.bytes() as f64 >= FULL_SHARE * self.rate.get() * round_trip_s;
+        self.rate.receive(now, accepted_bytes, is_full, round_trip_s);
         if let Some((_, moved)) = self.explain.moved_bytes.iter_mut().find(|(other, _)| *other == purpose) {
             *moved += accepted_bytes;
         }
-        for part in accepted {
+        for &part in &accepted {
             self.take(now, id, part, offset, payload);
         }
+        self.accepted = accepted;
         if self.owed.bytes() == 0 {
             self.rate.idle();
         }
     }
 
     fn take(&mut self, now: Time, id: RequestId, part: ByteRange, offset: u64, payload: &P) {
-        let mut fresh = Vec::new();
-        let mut mine = 0;
-        for (owed, by) in self.owed.within(part) {
-            mine += if by == id { owed.len() } else { 0 };
-            fresh.push((owed, by));
-        }
-        self.explain.again_bytes += part.len() - mine;
-        for (owed, by) in fresh {
+        let mine = self.owed.take(part, id);
+        if mine < part.len() {
             // Of two requests for the same bytes the first answer counts; the other one owes them to nobody.
-            self.owed.take(owed, by);
+            self.explain.again_bytes += part.len() - mine;
+            self.owed.take_from_all(part);
         }
+        self.deliver(now, part, offset, payload);
+    }
+
+    /// The bytes of `part`, of a payload from `offset` on, go to the calls that wait for them, and to the page map.
+    pub(crate) fn deliver(&mut self, now: Time, part: ByteRange, offset: u64, payload: &P) {
         let mut delivered = 0;
-        for delivery in self.waits.arrive(part) {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        self.waits.arrive(part, &mut deliveries);
+        for delivery in deliveries.drain(..) {
             let bytes = payload.part(delivery.part.start() - offset, delivery.part.len());
             delivered += delivery.part.len();
             let (read, index, offset) = (delivery.read, delivery.index, delivery.part.start());
@@ -153,6 +159,7 @@ impl<P: Payload> Reader<P> {
                 self.finish(now, read, index);
             }
         }
+        self.deliveries = deliveries;
         self.explain.delivered_bytes += delivered;
         self.rental.receive(delivered);
         if part.start() == offset && part.len() == payload.len_bytes() {

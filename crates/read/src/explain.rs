@@ -47,6 +47,14 @@ pub struct Explain {
     pub delivered_bytes: u64,
     /// Bytes that came, by the purpose that they were asked for.
     pub moved_bytes: [(Purpose, u64); 6],
+    /// Bytes that calls wanted and that came from the disk.
+    pub stored_bytes: u64,
+    /// Bytes that came over the network and were kept on the disk.
+    pub kept_bytes: u64,
+    /// Bytes on the disk that were damaged, or could not be read.
+    pub damaged_bytes: u64,
+    /// The disk cache in words, and why there is none for a source; empty where none was wanted.
+    pub cache: Vec<String>,
     /// Bytes of gaps that were asked for with their neighbours.
     pub gap_filled_bytes: u64,
     /// Bytes that came a second time, because their first source was slow.
@@ -136,6 +144,12 @@ impl fmt::Display for Explain {
                 format_seconds(self.price_s)
             ),
         }?;
+        if self.stored_bytes > 0 || self.kept_bytes > 0 || !self.cache.is_empty() {
+            let [stored, kept, damaged] =
+                [self.stored_bytes, self.kept_bytes, self.damaged_bytes].map(format_bytes);
+            write!(f, "\ndisk: {stored} from there, {kept} kept, {damaged} damaged")?;
+            self.cache.iter().try_for_each(|words| write!(f, "; {words}"))?;
+        }
         match &self.last_failure {
             Some(failure) => write!(f, "\n{} failures, the last: {failure}", self.failures),
             None => Ok(()),

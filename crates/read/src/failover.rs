@@ -97,8 +97,13 @@ impl<P: Payload> Reader<P> {
     fn give_back(&mut self, id: RequestId, parts: &[ByteRange]) {
         let mut wanted = Vec::new();
         for part in parts {
-            let mine: Vec<ByteRange> =
-                self.owed.within(*part).filter(|(_, by)| *by == id).map(|(part, _)| part).collect();
+            let mine: Vec<ByteRange> = self
+                .owed
+                .within(*part)
+                .into_iter()
+                .filter(|(_, by)| *by == id)
+                .map(|(part, _)| part)
+                .collect();
             self.owed.take(*part, id);
             wanted.extend(mine.into_iter().flat_map(|part| self.waits.wanted(part)));
         }

@@ -37,22 +37,22 @@ impl Fill {
         }
     }
 
-    /// The next part of at most `bytes` that is neither there nor on its way nor queued; behind the end it goes on at the
+    /// The next part of at most `bytes` that is neither in one of `near` nor on its way nor queued; behind the end it goes on at the
     /// start, if `wraps`. `None`: there is none.
     pub(crate) fn next(
         &mut self,
         bytes: u64,
         wraps: bool,
-        present: &RangeSet,
+        near: [&RangeSet; 2],
         owed: &Owed,
         queue: &Queue,
     ) -> Option<ByteRange> {
         let bytes = bytes.max(1);
         let began = self.cursor;
-        if let Some(found) = self.search(began, self.range.end(), bytes, present, owed, queue) {
+        if let Some(found) = self.search(began, self.range.end(), bytes, near, owed, queue) {
             return Some(found);
         }
-        if wraps { self.search(self.range.start(), began, bytes, present, owed, queue) } else { None }
+        if wraps { self.search(self.range.start(), began, bytes, near, owed, queue) } else { None }
     }
 
     fn search(
@@ -60,19 +60,21 @@ impl Fill {
         from: u64,
         to: u64,
         bytes: u64,
-        present: &RangeSet,
+        near: [&RangeSet; 2],
         owed: &Owed,
         queue: &Queue,
     ) -> Option<ByteRange> {
         let (mut at, step) = (from, bytes.saturating_mul(LOOK_REQUESTS));
-        let mut free = Vec::new();
+        let (mut free, mut unqueued) = (Vec::new(), Vec::new());
         while at < to {
             let look = ByteRange::new(at, at.saturating_add(step).min(to));
-            for gap in present.missing(look) {
+            for gap in near[0].gaps(look) {
                 free.clear();
-                owed.missing(gap, &mut free);
+                near[1].gaps(gap).for_each(|far| owed.missing(far, &mut free));
                 for part in &free {
-                    if let Some(part) = queue.missing(*part).into_iter().next() {
+                    unqueued.clear();
+                    queue.missing(*part, &mut unqueued);
+                    if let Some(part) = unqueued.first() {
                         let (now, _) = part.split_at(part.start() + bytes);
                         self.cursor = now.end();
                         return Some(now);
@@ -96,13 +98,14 @@ mod tests {
         let mut present: RangeSet = [ByteRange::new(20, 30)].into_iter().collect();
         owed.put(ByteRange::new(30, 35), RequestId(1));
         queue.push([ByteRange::new(40, 45)]);
+        let stored = [ByteRange::new(55, 58)].into_iter().collect();
         let mut fill = Fill::new(ByteRange::new(0, 60), Purpose::Bulk, false);
         fill.turn_to(20);
         let mut found = Vec::new();
-        while let Some(part) = fill.next(10, true, &present, &owed, &queue) {
+        while let Some(part) = fill.next(10, true, [&present, &stored], &owed, &queue) {
             present.insert(part);
             found.push((part.start(), part.end()));
         }
-        assert_eq!(found, [(35, 40), (45, 55), (55, 60), (0, 10), (10, 20)]);
+        assert_eq!(found, [(35, 40), (45, 55), (58, 60), (0, 10), (10, 20)]);
     }
 }

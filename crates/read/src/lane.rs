@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use gridlane_core::limits::READ_REQUESTS_PER_LANE_MAX;
-use gridlane_core::{Backoff, ByteRange, Error, RangeSet, Time};
+use gridlane_core::{Backoff, ByteRange, Error, Time};
 use gridlane_plan::{RateEstimate, RequestId, SourceId};
 
 use crate::budget::Purpose;
 use crate::cost::INITIAL_WINDOW_BYTES;
 use crate::estimate::RoundTrip;
 use crate::event::Abilities;
+use crate::parts::Parts;
 
 /// A lane is suspect when it is silent for this long, or for [`SUSPECT_ROUND_TRIPS`]: as in the plan of a copy.
 const SUSPECT: Duration = Duration::from_secs(1);
@@ -108,7 +109,7 @@ pub(crate) struct Request {
     pub(crate) lane: gridlane_plan::LaneId,
     pub(crate) purpose: Purpose,
     /// Bytes that it has not brought.
-    pub(crate) missing: RangeSet,
+    pub(crate) missing: Parts,
     pub(crate) bytes: u64,
     pub(crate) elements: usize,
     pub(crate) sent_at: Time,

@@ -52,8 +52,8 @@
 //! # Reading order
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
-//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `owed`, `waits`, [`vector`],
-//! `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
+//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
+//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
 //! [`mod@format`].
 //!
 //! # Memory
@@ -77,10 +77,13 @@ pub mod format;
 mod lane;
 mod owed;
 pub mod pages;
+mod parts;
 mod payload;
 mod reader;
+mod recall;
 mod rental;
 mod settings;
+mod stored;
 mod stream;
 pub mod vector;
 mod waits;

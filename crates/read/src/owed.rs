@@ -1,15 +1,16 @@
 //! The table of what is in flight: each byte is owed by one request at most, so that two readers of it share that one.
 
-use std::collections::BTreeMap;
-
 use gridlane_core::ByteRange;
 use gridlane_plan::RequestId;
 
-/// Bytes that are owed, and by which request.
+use crate::parts::Parts;
+
+/// Bytes that are owed, and by which request. Requests are few (16 on each of 16 lanes), their parts are many: each request has a
+/// list of its own, and one that has nothing near a range is passed over by its first and last byte.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
-    /// start → end and request; no two overlap.
-    parts: BTreeMap<u64, (u64, RequestId)>,
+    /// By name; none is empty, and no two overlap.
+    by: Vec<(RequestId, Parts)>,
     bytes: u64,
 }
 
@@ -19,18 +20,29 @@ impl Owed {
         self.bytes
     }
 
+    /// The lists that may have something of `range`.
+    fn near(&self, range: ByteRange) -> impl Iterator<Item = &(RequestId, Parts)> {
+        let is_near = move |(_, parts): &&(RequestId, Parts)| !parts.hull().intersection(range).is_empty();
+        self.by.iter().filter(is_near)
+    }
+
     /// The parts of `range` that are owed, ascending.
-    pub(crate) fn within(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, RequestId)> + '_ {
-        let first = self.parts.range(..=range.start()).next_back().map_or(range.start(), |(&start, _)| start);
-        self.parts
-            .range(first..range.end().max(first))
-            .map(move |(&start, &(end, request))| (ByteRange::new(start, end).intersection(range), request))
-            .filter(|(part, _)| !part.is_empty())
+    pub(crate) fn within(&self, range: ByteRange) -> Vec<(ByteRange, RequestId)> {
+        let mut found = Vec::new();
+        let mut lists = 0;
+        for (request, parts) in self.near(range) {
+            found.extend(parts.within(range).map(|part| (part, *request)));
+            lists += 1;
+        }
+        if lists > 1 {
+            found.sort_unstable();
+        }
+        found
     }
 
     /// True if a byte of `range` is owed.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
-        self.within(range).next().is_some()
+        self.near(range).any(|(_, parts)| parts.within(range).next().is_some())
     }
 
     /// Puts the parts of `range` that nothing owes into `missing`, ascending.
@@ -52,34 +64,58 @@ impl Owed {
         if range.is_empty() {
             return;
         }
-        let others: Vec<_> = self.within(range).collect();
-        for (part, other) in others {
-            self.take(part, other);
+        self.take_from_all(range);
+        match self.by.binary_search_by_key(&request, |(other, _)| *other) {
+            Ok(at) => self.by[at].1.insert(range),
+            Err(at) => self.by.insert(at, (request, Parts::new(vec![range]))),
         }
-        self.parts.insert(range.start(), (range.end(), request));
         self.bytes += range.len();
     }
 
-    /// `request` does not owe the bytes of `range` any more; what others owe of it stays.
-    pub(crate) fn take(&mut self, range: ByteRange, request: RequestId) {
-        let mine: Vec<u64> = {
-            let first =
-                self.parts.range(..=range.start()).next_back().map_or(range.start(), |(&start, _)| start);
-            let found = self.parts.range(first..range.end().max(first));
-            found
-                .filter(|(_, (end, by))| *by == request && *end > range.start())
-                .map(|(&start, _)| start)
-                .collect()
-        };
-        for start in mine {
-            let Some((end, _)) = self.parts.remove(&start) else { continue };
-            self.bytes -= end - start;
-            for (start, end) in [(start, range.start().min(end)), (range.end().max(start), end)] {
-                if start < end {
-                    self.parts.insert(start, (end, request));
-                    self.bytes += end - start;
-                }
+    /// All these, ascending and without overlap, are owed by `request`, which is new, and by no other.
+    pub(crate) fn put_all(&mut self, parts: Parts, request: RequestId) {
+        if self.near(parts.hull()).next().is_some() {
+            parts.iter().for_each(|part| {
+                self.take_from_all(part);
+            });
+        }
+        if parts.is_empty() {
+            return;
+        }
+        self.bytes += parts.len();
+        match self.by.binary_search_by_key(&request, |(other, _)| *other) {
+            Ok(at) => parts.iter().for_each(|part| self.by[at].1.insert(part)),
+            Err(at) => self.by.insert(at, (request, parts)),
+        }
+    }
+
+    /// `request` does not owe the bytes of `range` any more; what others owe of it stays. Returns how many it owed.
+    pub(crate) fn take(&mut self, range: ByteRange, request: RequestId) -> u64 {
+        let Ok(at) = self.by.binary_search_by_key(&request, |(other, _)| *other) else { return 0 };
+        let parts = &mut self.by[at].1;
+        let before = parts.len();
+        parts.remove(range, |_| {});
+        let taken = before - parts.len();
+        if parts.is_empty() {
+            self.by.remove(at);
+        }
+        self.bytes -= taken;
+        taken
+    }
+
+    /// Nobody owes the bytes of `range` any more.
+    pub(crate) fn take_from_all(&mut self, range: ByteRange) {
+        let mut is_left = true;
+        for (_, parts) in &mut self.by {
+            if !parts.hull().intersection(range).is_empty() {
+                let before = parts.len();
+                parts.remove(range, |_| {});
+                self.bytes -= before - parts.len();
+                is_left &= !parts.is_empty();
             }
+        }
+        if !is_left {
+            self.by.retain(|(_, parts)| !parts.is_empty());
         }
     }
 }
@@ -104,7 +140,11 @@ mod tests {
                         *cell = None;
                     }
                 }
-                if puts { owed.put(range, RequestId(request)) } else { owed.take(range, RequestId(request)) }
+                if puts {
+                    owed.put(range, RequestId(request));
+                } else {
+                    owed.take(range, RequestId(request));
+                }
                 prop_assert_eq!(owed.bytes(), model.iter().flatten().count() as u64);
                 let mut found = [None; 64];
                 for (part, request) in owed.within(ByteRange::new(0, 64)) {

@@ -21,6 +21,8 @@ pub struct Pages<P> {
     order: BTreeMap<u64, u64>,
     /// The bytes that the pages hold, once more: to ask what is missing in many pages at once.
     present: RangeSet,
+    /// Memory of the list of what is new of some bytes.
+    fresh: Vec<ByteRange>,
     /// Pages that stay.
     kept: RangeSet,
     uses: u64,
@@ -78,6 +80,7 @@ impl<P: Payload> Pages<P> {
             pages: BTreeMap::new(),
             order: BTreeMap::new(),
             present: RangeSet::new(),
+            fresh: Vec::new(),
             kept: RangeSet::new(),
             uses: 0,
             memory_bytes: 0,
@@ -120,7 +123,10 @@ impl<P: Payload> Pages<P> {
     /// Puts in the bytes from `offset` on; those that are there already are not changed.
     pub fn insert(&mut self, offset: u64, payload: &P) {
         let range = ByteRange::at(offset, payload.len_bytes());
-        for fresh in self.present.missing(range) {
+        let mut fresh_parts = std::mem::take(&mut self.fresh);
+        fresh_parts.clear();
+        fresh_parts.extend(self.present.gaps(range));
+        for &fresh in &fresh_parts {
             let mut rest = fresh;
             while !rest.is_empty() {
                 let number = rest.start() / self.page_bytes;
@@ -130,12 +136,14 @@ impl<P: Payload> Pages<P> {
             }
             self.present.insert(fresh);
         }
+        self.fresh = fresh_parts;
         self.evict();
     }
 
     fn put(&mut self, number: u64, part: ByteRange, payload: P) {
-        self.uses += 1;
         let is_kept = self.kept.contains(ByteRange::at(number, 1));
+        let newest = self.uses;
+        self.uses += 1;
         let uses = self.uses;
         let page = self.pages.entry(number).or_insert_with(|| Page {
             extents: Vec::new(),
@@ -149,6 +157,9 @@ impl<P: Payload> Pages<P> {
         self.memory_bytes = self.memory_bytes + page.memory_bytes - before;
         if page.is_pinned {
             self.pinned_bytes = self.pinned_bytes + page.memory_bytes - before;
+        } else if page.used_at == newest {
+            // It is the last one in the order already, as it is mostly while an answer comes.
+            self.uses = newest;
         } else {
             self.order.remove(&page.used_at);
             page.used_at = uses;
@@ -163,7 +174,7 @@ impl<P: Payload> Pages<P> {
         }
         let numbers = range.start() / self.page_bytes..=(range.end() - 1) / self.page_bytes;
         for (&number, page) in self.pages.range_mut(numbers) {
-            if !page.is_pinned {
+            if !page.is_pinned && page.used_at != self.uses {
                 self.uses += 1;
                 self.order.remove(&page.used_at);
                 page.used_at = self.uses;

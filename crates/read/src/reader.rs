@@ -22,9 +22,10 @@ use crate::pages::Pages;
 use crate::payload::Payload;
 use crate::rental::Rental;
 use crate::settings::{Policy, Settings};
+use crate::stored::Stored;
 use crate::stream::{Reach, Streams};
 use crate::vector::{Queue, joined, merged};
-use crate::waits::Waits;
+use crate::waits::{Delivery, GROUP_RANGES_MIN, Waits};
 
 /// One open file. The order of calls: [`add_source`](Reader::add_source) once or more; then, whenever something happens,
 /// [`read`](Reader::read), [`cancel`](Reader::cancel), [`hint`](Reader::hint) or [`handle`](Reader::handle), and after it
@@ -42,6 +43,7 @@ pub struct Reader<P> {
     pub(crate) waits: Waits,
     pub(crate) pages: Pages<P>,
     pub(crate) owed: Owed,
+    pub(crate) stored: Stored,
     /// The bytes that calls lack and nothing owes.
     pub(crate) queue: Queue,
     /// Ranges that are expected to be wanted, with the reason.
@@ -68,6 +70,11 @@ pub struct Reader<P> {
     pub(crate) failed: Option<Error>,
     /// Something happened since the last look.
     pub(crate) is_dirty: bool,
+    /// Memory of lists that are made for each part that comes, and for each range of a call.
+    pub(crate) accepted: Vec<ByteRange>,
+    pub(crate) deliveries: Vec<Delivery>,
+    missing: Vec<ByteRange>,
+    unowed: Vec<ByteRange>,
     next_read: u64,
     pub(crate) next_lane: u64,
     pub(crate) next_request: u64,
@@ -99,6 +106,7 @@ impl<P: Payload> Reader<P> {
             waits: Waits::default(),
             pages: Pages::new(settings.page_bytes, settings.memory_bytes),
             owed: Owed::default(),
+            stored: Stored::default(),
             queue: Queue::default(),
             ahead: VecDeque::new(),
             fills: VecDeque::new(),
@@ -123,6 +131,10 @@ impl<P: Payload> Reader<P> {
             is_closed: false,
             failed: None,
             is_dirty: true,
+            accepted: Vec::new(),
+            deliveries: Vec::new(),
+            missing: Vec::new(),
+            unowed: Vec::new(),
             next_read: 0,
             next_lane: 0,
             next_request: 0,
@@ -278,8 +290,10 @@ impl<P: Payload> Reader<P> {
         self.reads.insert(id, read);
         self.rental.begin(now);
         let mut lacking = Vec::new();
-        for index in 0..next {
-            self.admit(now, id, index, &mut lacking);
+        if next >= GROUP_RANGES_MIN {
+            self.admit_all(now, id, &mut lacking);
+        } else {
+            (0..next).for_each(|index| self.admit(now, id, index, &mut lacking));
         }
         self.demand(lacking);
         self.proceed(now);
@@ -349,6 +363,7 @@ impl<P: Payload> Reader<P> {
             }
         }
         self.pages.clear();
+        self.stored.clear();
         self.stop();
     }
 
@@ -369,7 +384,7 @@ impl<P: Payload> Reader<P> {
                 self.look(now);
             }
         }
-        self.out.pop_front()
+        self.stored.next_action().or_else(|| self.out.pop_front())
     }
 
     // --- Calls -----------------------------------------------------------------------------------
@@ -383,32 +398,54 @@ impl<P: Payload> Reader<P> {
                 if range.start() < size_bytes { range.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
             read.ranges[index] = range;
         }
-        let (out, delivered) = (&mut self.out, &mut self.explain.delivered_bytes);
-        self.pages.read(range, |offset, payload| {
-            *delivered += payload.len_bytes();
-            out.push_back(Action::Bytes { read: id, index, offset, payload });
-        });
-        let missing = self.pages.present().missing(range);
+        let mut missing = std::mem::take(&mut self.missing);
+        missing.clear();
+        missing.extend(self.pages.present().gaps(range));
+        if missing.first() != Some(&range) {
+            let (out, delivered) = (&mut self.out, &mut self.explain.delivered_bytes);
+            self.pages.read(range, |offset, payload| {
+                *delivered += payload.len_bytes();
+                out.push_back(Action::Bytes { read: id, index, offset, payload });
+            });
+        }
         self.budget.hit(range);
         if missing.is_empty() {
+            self.missing = missing;
             self.explain.hits += u64::from(!range.is_empty());
             self.finish(now, id, index);
             return;
         }
         let before = lacking.len();
-        let mut free = Vec::new();
-        for part in &missing {
-            self.owed.missing(*part, &mut free);
+        self.unowed.clear();
+        missing.iter().for_each(|part| self.owed.missing(*part, &mut self.unowed));
+        let mut is_shared = true;
+        if !self.stored.ranges.is_empty() {
+            let far: Vec<ByteRange> = self.unowed.iter().flat_map(|part| self.stored.recall(*part)).collect();
+            is_shared = far == self.unowed;
+            self.unowed = far;
         }
-        for part in free {
-            lacking.extend(self.queue.missing(part));
-        }
-        if lacking.len() == before {
+        self.unowed.iter().for_each(|part| self.queue.missing(*part, lacking));
+        if is_shared && lacking.len() == before {
             self.explain.shared += 1;
             self.rental.share();
         }
-        let slot = self.waits.add(id, index, missing);
+        let slot = self.waits.add(id, index, missing.iter().copied());
         read.slots.push(slot);
+        self.missing = missing;
+    }
+
+    /// The same for all ranges of a large call, by their places in the file: what is near is looked at together.
+    fn admit_all(&mut self, now: Time, id: ReadId, lacking: &mut Vec<ByteRange>) {
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        let count = read.ranges.len();
+        let mut order: Vec<(u64, usize)> =
+            read.ranges.iter().enumerate().map(|(index, range)| (range.start(), index)).collect();
+        order.sort_unstable();
+        read.slots.reserve(count);
+        lacking.reserve(count);
+        self.waits.gather(count);
+        order.into_iter().for_each(|(_, index)| self.admit(now, id, index, lacking));
+        self.waits.gathered();
     }
 
     /// A range has everything.
@@ -488,7 +525,7 @@ impl<P: Payload> Reader<P> {
 
     /// Plans the ranges that calls lack: without repetition, without what a forced policy brings anyway, with gaps that are
     /// cheaper than elements.
-    fn demand(&mut self, lacking: Vec<ByteRange>) {
+    pub(crate) fn demand(&mut self, lacking: Vec<ByteRange>) {
         if lacking.is_empty() {
             return;
         }
@@ -551,7 +588,7 @@ impl<P: Payload> Reader<P> {
         }
         let behind = ByteRange::new(size_bytes, u64::MAX);
         for (&id, request) in &mut self.requests {
-            request.missing.remove(behind);
+            request.missing.remove(behind, |_| {});
             self.owed.take(behind, id);
         }
         self.recount();

@@ -61,12 +61,13 @@ pub fn merged(
     (found, filled_bytes)
 }
 
-/// Bytes that are to be asked for on behalf of calls, in the order of the calls; within one by place.
+/// Bytes that are to be asked for on behalf of calls, in the order of the calls; within one by place. None is queued twice.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     parts: VecDeque<ByteRange>,
-    /// The same bytes, once more: none is queued twice.
-    queued: RangeSet,
+    bytes: u64,
+    /// The same bytes, once more, where the parts do not ascend: mostly they do, and are found by bisection.
+    queued: Option<RangeSet>,
 }
 
 impl Queue {
@@ -76,36 +77,97 @@ impl Queue {
 
     /// Bytes in it.
     pub(crate) fn bytes(&self) -> u64 {
-        self.queued.len()
+        self.bytes
     }
 
-    /// The parts of `range` that are not in it.
-    pub(crate) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
-        self.queued.missing(range)
+    /// Puts the parts of `range` that are not in it into `missing`, ascending.
+    pub(crate) fn missing(&self, range: ByteRange, missing: &mut Vec<ByteRange>) {
+        if let Some(queued) = &self.queued {
+            missing.extend(queued.gaps(range));
+            return;
+        }
+        let mut at = range.start();
+        let first = self.place(range.start());
+        for part in self.parts.range(first..).take_while(|part| part.start() < range.end()) {
+            if at < part.start() {
+                missing.push(ByteRange::new(at, part.start()));
+            }
+            at = part.end();
+        }
+        if at < range.end() {
+            missing.push(ByteRange::new(at, range.end()));
+        }
+    }
+
+    /// The place of the first part that ends behind `offset`, where parts ascend.
+    fn place(&self, offset: u64) -> usize {
+        match (self.parts.front(), self.parts.back()) {
+            (Some(first), _) if first.end() > offset => 0,
+            (_, Some(last)) if last.end() <= offset => self.parts.len(),
+            _ => self.parts.partition_point(|part| part.end() <= offset),
+        }
     }
 
     /// True if a byte of `range` is in it.
     pub(crate) fn touches(&self, range: ByteRange) -> bool {
-        !self.queued.intersection(range).is_empty()
+        match &self.queued {
+            Some(queued) => !queued.is_disjoint(range),
+            None => {
+                let next = self.parts.get(self.place(range.start()));
+                !range.is_empty() && next.is_some_and(|part| part.start() < range.end())
+            }
+        }
     }
 
     /// Puts parts at its end.
     pub(crate) fn push(&mut self, parts: impl IntoIterator<Item = ByteRange>) {
-        for part in parts {
-            for fresh in self.queued.missing(part) {
-                self.queued.insert(fresh);
-                self.parts.push_back(fresh);
+        let mut fresh = Vec::new();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            if self.queued.is_none() && self.parts.back().is_none_or(|last| last.end() <= part.start()) {
+                self.bytes += part.len();
+                self.parts.push_back(part);
+                continue;
+            }
+            fresh.clear();
+            self.missing(part, &mut fresh);
+            for &part in &fresh {
+                self.note(part);
+                self.parts.push_back(part);
             }
         }
     }
 
     /// Puts parts at its front: they were asked for before, and are late.
     pub(crate) fn push_front(&mut self, parts: impl DoubleEndedIterator<Item = ByteRange>) {
-        for part in parts.rev() {
-            for fresh in self.queued.missing(part).into_iter().rev() {
-                self.queued.insert(fresh);
-                self.parts.push_front(fresh);
+        let mut fresh = Vec::new();
+        for part in parts.rev().filter(|part| !part.is_empty()) {
+            if self.queued.is_none() && self.parts.front().is_none_or(|first| part.end() <= first.start()) {
+                self.bytes += part.len();
+                self.parts.push_front(part);
+                continue;
             }
+            fresh.clear();
+            self.missing(part, &mut fresh);
+            for &part in fresh.iter().rev() {
+                self.note(part);
+                self.parts.push_front(part);
+            }
+        }
+    }
+
+    /// The parts do not ascend any more.
+    fn note(&mut self, part: ByteRange) {
+        self.bytes += part.len();
+        self.queued.get_or_insert_with(|| self.parts.iter().copied().collect()).insert(part);
+    }
+
+    /// A part was taken out.
+    fn leave(&mut self, part: ByteRange) {
+        self.bytes -= part.len();
+        if self.parts.is_empty() {
+            self.queued = None;
+        } else if let Some(queued) = &mut self.queued {
+            queued.remove(part);
         }
     }
 
@@ -123,7 +185,7 @@ impl Queue {
         while taken.len() < elements_max.max(1) && bytes < bytes_max.max(1) {
             let Some(part) = self.parts.pop_front() else { break };
             if !is_wanted(part) {
-                self.queued.remove(part);
+                self.leave(part);
                 continue;
             }
             // The elements of a request ascend: of ranges that a later call wants in front of these, the next one is made.
@@ -136,7 +198,7 @@ impl Queue {
             if !rest.is_empty() {
                 self.parts.push_front(rest);
             }
-            self.queued.remove(now);
+            self.leave(now);
             bytes += now.len();
             taken.push(now);
         }
@@ -145,12 +207,16 @@ impl Queue {
 
     /// Takes out the bytes of `range`: they are on their way after all.
     pub(crate) fn remove(&mut self, range: ByteRange) {
-        if self.queued.remove(range) == 0 {
+        if !self.touches(range) {
             return;
+        }
+        if let Some(queued) = &mut self.queued {
+            queued.remove(range);
         }
         for part in std::mem::take(&mut self.parts) {
             let (head, _) = part.split_at(range.start());
             let (_, tail) = part.split_at(range.end());
+            self.bytes -= part.intersection(range).len();
             self.parts.extend([head, tail].into_iter().filter(|part| !part.is_empty()));
         }
     }
@@ -162,7 +228,10 @@ impl Queue {
                 if part.start() < size_bytes { part.split_at(size_bytes).0 } else { ByteRange::new(0, 0) };
         }
         self.parts.retain(|part| !part.is_empty());
-        self.queued.remove(ByteRange::new(size_bytes, u64::MAX));
+        if let Some(queued) = &mut self.queued {
+            queued.remove(ByteRange::new(size_bytes, u64::MAX));
+        }
+        self.bytes = self.parts.iter().map(|part| part.len()).sum();
     }
 
     pub(crate) fn clear(&mut self) {
@@ -207,6 +276,43 @@ mod tests {
     }
 
     proptest! {
+        /// The queue knows what is in it, in whatever order that came.
+        #[test]
+        fn the_queue_behaves_like_a_set(steps in prop::collection::vec((0_u8..5, 0_u64..64, 0_u64..64), 0..40)) {
+            let (mut queue, mut set) = (Queue::default(), RangeSet::new());
+            for (step, a, b) in steps {
+                let range = ByteRange::new(a.min(b), a.max(b));
+                match step {
+                    0 | 1 => {
+                        let parts = [range, ByteRange::at(range.end() + 2, 3)];
+                        if step == 0 { queue.push(parts) } else { queue.push_front(parts.into_iter()) }
+                        set.insert(parts[0]);
+                        set.insert(parts[1]);
+                    }
+                    2 => {
+                        queue.remove(range);
+                        set.remove(range);
+                    }
+                    3 => queue.take(a, 2, 5, |part| part.start() % 3 > 0).iter().for_each(|part| {
+                        assert_eq!(set.remove(*part), part.len());
+                    }),
+                    _ => {
+                        queue.cut(b);
+                        set.remove(ByteRange::new(b, u64::MAX));
+                    }
+                }
+                if step == 3 {
+                    // Parts that were not wanted are gone, too.
+                    set = queue.parts.iter().copied().collect();
+                }
+                prop_assert_eq!(queue.bytes(), set.len());
+                let mut missing = Vec::new();
+                queue.missing(ByteRange::new(0, 80), &mut missing);
+                prop_assert_eq!(missing, set.missing(ByteRange::new(0, 80)));
+                prop_assert_eq!(queue.touches(range), !set.is_disjoint(range));
+            }
+        }
+
         /// Merging loses no byte, adds no more than it says, and stays within what it may spend.
         #[test]
         fn merging_only_adds_gaps(pairs in prop::collection::vec((0_u64..500, 0_u64..20), 0..40), gap in 0_u64..30, spare in 0_u64..100) {

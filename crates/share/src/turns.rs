@@ -278,12 +278,15 @@ impl Brief<'_> {
 impl Briefs {
     /// Counts one that runs without a turn, until the answer is dropped.
     fn begin(&self, now: Instant) -> Running<'_> {
+        let note = || self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
         // Before it is counted: others would see it hang since whenever the last one was.
-        if self.running.load(Ordering::Acquire) == 0 {
-            self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
+        let is_first = self.running.load(Ordering::Relaxed) == 0;
+        if is_first {
+            note();
         }
-        if self.running.fetch_add(1, Ordering::Release) == 0 {
-            self.since_ns.store(ns_from_origin(now), Ordering::Relaxed);
+        // The one that was there may have ended meanwhile.
+        if self.running.fetch_add(1, Ordering::Release) == 0 && !is_first {
+            note();
         }
         Running(self)
     }

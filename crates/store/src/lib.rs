@@ -14,7 +14,9 @@
 //! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
 //! just that, as those of XRootD may.
 //!
-//! It is no cache and no file-system abstraction: there is no seek and no append.
+//! [`sparse`] is apart from both: a cache on the local disk of the parts of remote files that have been read.
+//!
+//! The storages are no file-system abstraction: there is no seek and no append.
 //!
 //! Read first: [`storage`], then [`blocking`] and [`posix`].
 
@@ -34,6 +36,7 @@ pub mod path_target;
 pub mod posix;
 pub mod posix_extras;
 pub mod quota;
+pub mod sparse;
 pub mod storage;
 pub mod target;
 pub mod unnamed;
@@ -44,9 +47,12 @@ pub use error::{StoreError, StoreResult};
 pub use memory::{MemoryStorage, MemoryTarget};
 pub use path::ObjectPath;
 pub use path_target::PathTarget;
-pub use posix::{Durability, PosixOptions, PosixStorage, names_of, share_devices, turns_of, turns_of_names};
+pub use posix::{
+    Durability, PosixOptions, PosixStorage, forget_devices, names_of, share_devices, turns_of, turns_of_names,
+};
 pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
+pub use sparse::{FileKey, SparseCache, SparseFile, SparseLimits};
 pub use storage::{
     BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names,
     NodeKind, Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,

@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection.
+//! What the kernel knows of a TCP connection, and ports that refuse.
 
 use std::io;
 use std::mem;
@@ -95,8 +95,8 @@ pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// A port of loopback that is taken and at which nothing listens: as long as this lives, connections to it are refused, and no
-/// other socket gets its number.
+/// A port of loopback that is taken and at which nothing listens, for tests: as long as this lives, connections to it are refused,
+/// and no other socket gets its number, as one would after a listener that is dropped.
 #[derive(Debug)]
 pub struct ClosedPort {
     address: SocketAddr,
@@ -104,7 +104,8 @@ pub struct ClosedPort {
 }
 
 impl ClosedPort {
-    /// Takes a free port of 127.0.0.1.
+    /// Takes a port of 127.0.0.1 that the kernel has free. Fails where the process may have no further descriptor, or where no
+    /// port is left.
     pub fn new() -> io::Result<ClosedPort> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

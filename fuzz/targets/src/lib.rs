@@ -23,6 +23,7 @@ mod credentials;
 mod fields;
 mod heads;
 mod names;
+mod reading;
 mod root;
 mod tls;
 mod tokens;
@@ -120,6 +121,8 @@ targets! {
     certificates::certificates, 3000;
     certificates::trust_directory, 1000;
     tls::tls_records, 1000;
+    reading::format_hints, 20000;
+    reading::sparse_index, 5000;
 }
 
 /// The target of this name.

@@ -42,6 +42,7 @@ smoke! {
     token issuer_documents
     certificates trust_directory
     tls_records
+    format_hints sparse_index
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gridlane_client::reading::parse_ranges;
+use gridlane_core::Result;
 use gridlane_core::limits::READ_LANES_MAX;
 use gridlane_core::units::parse_bytes;
 use gridlane_dav::RangeList;
-use gridlane_engine::reading::Policy;
+use gridlane_engine::reading::{Policy, ReadCache, SparseCache, SparseLimits};
 
 use crate::args::{CredentialArgs, parse_seconds, remote};
 
@@ -31,13 +32,38 @@ pub(crate) struct CatArgs {
     #[arg(long, value_name = "RANGE", value_parser = parse_ranges, allow_hyphen_values = true)]
     pub(crate) range: Vec<RangeList>,
     #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
+}
+
+/// The disk cache of what is read.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    /// Keep what is read in this directory, and look there first: the same version of the file is not fetched again. It is made,
+    /// for this user alone, where there is none
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Bytes that the directory may have; files that were not used longest go first
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = parse_bytes)]
+    pub(crate) cache_size: u64,
+}
+
+impl CacheArgs {
+    /// Opens the cache for a user, if one is wanted.
+    pub(crate) fn open(&self, user: &str) -> Result<Option<ReadCache>> {
+        let limits = SparseLimits { bytes_max: self.cache_size, ..SparseLimits::default() };
+        let open = |directory| SparseCache::open(directory, limits);
+        let cache = self.cache.as_deref().map(open).transpose()?;
+        Ok(cache.map(|cache| ReadCache { cache, user: user.to_owned() }))
+    }
 }
 
 const READ_EXAMPLES: &str = "Examples:
 
     gridlane read events.csv root://se.example//vo/tree.root
     gridlane read events.csv https://se.example/vo/tree.root --policy direct,copy,adaptive --json
+    gridlane read events.csv https://se.example/vo/tree.root --cache ~/.cache/gridlane/reads
     zcat events.csv.gz | gridlane read - https://a.example/f root://b.example//f";
 
 /// Replay the reads of a program on a remote file, and show what each way of reading costs.
@@ -77,6 +103,8 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
     pub(crate) timeout: f64,
     #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
 
@@ -84,7 +112,7 @@ pub(crate) struct ReadArgs {
 #[derive(Clone, Debug)]
 pub(crate) struct Policies(pub(crate) Vec<Policy>);
 
-fn parse_policies(text: &str) -> Result<Policies, String> {
+fn parse_policies(text: &str) -> std::result::Result<Policies, String> {
     if text == "all" {
         return Ok(Policies(Policy::ALL.to_vec()));
     }
@@ -94,7 +122,7 @@ fn parse_policies(text: &str) -> Result<Policies, String> {
         .ok_or_else(|| format!("there is no policy {text:?}: {}, or all", names()))
 }
 
-fn parse_budget(text: &str) -> Result<f64, String> {
+fn parse_budget(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(budget) if budget.is_finite() && budget >= 1.0 => Ok(budget),
         _ => Err(format!("{text:?} is not a number from 1 on")),

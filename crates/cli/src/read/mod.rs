@@ -8,6 +8,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gridlane_client::Session;
 use gridlane_client::events::{ReadLine, ReadRun};
 use gridlane_client::reading::{Trace, prices, replay};
 use gridlane_core::limits::{IO_BYTES, TRACE_BYTES_MAX};
@@ -22,6 +23,8 @@ use crate::files::parse;
 use crate::output::{Output, print_line, to_stdout, write_bytes};
 use args::{CatArgs, ReadArgs};
 
+/// Time that the disk of a cache has to take the last of what was read.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 /// Ranges that are asked for ahead of what is written.
 const AHEAD_BYTES: u64 = 16 * IO_BYTES as u64;
 
@@ -33,8 +36,9 @@ pub(crate) async fn run(args: &ReadArgs, global: &Global, output: &Output) -> Re
     let policies = args.policy.iter().flat_map(|policies| policies.0.iter().copied());
     for policy in policies {
         // Connections of one run would be warm in the next.
-        let client = connect_to(&urls, &args.credentials, global, false)?.client;
-        let run = measure(&urls, client, &trace, options(args, policy), args.checksum).await?;
+        let session = connect_to(&urls, &args.credentials, global, false)?;
+        let options = ReadOptions { cache: args.cache.open(&session.user)?, ..options(args, policy) };
+        let run = measure(&urls, session.client, &trace, options, args.checksum).await?;
         path = path.or(Some((run.path, run.line.size_bytes)));
         if output.json {
             print_line(&mut std::io::stdout().lock(), &ReadLine::Run(run.line));
@@ -111,6 +115,7 @@ async fn measure(
     }
     let mut hasher = has_checksum.then(|| Hasher::new(ChecksumKind::Adler32));
     let took = replay(&file, trace, hasher.as_mut()).await?;
+    file.settle(SETTLE_MAX).await;
     let (explain, path, proof) = (file.explain(), file.path(), file.proof());
     let mut line = ReadRun::new(trace, (&explain, &proof), file.size_bytes(), opened, opened + took);
     line.adler32 = hasher.map(|hasher| hasher.finish().hex());
@@ -118,9 +123,10 @@ async fn measure(
 }
 
 /// Writes the ranges of a file, one behind the other.
-pub(crate) async fn cat(args: &CatArgs, client: Client, url: Url) -> Result<ExitCode> {
-    let options = ReadOptions { skips_proof: true, ..ReadOptions::default() };
-    let file = RemoteFile::open(vec![url.clone()], client, options).await?;
+pub(crate) async fn cat(args: &CatArgs, session: Session, url: Url) -> Result<ExitCode> {
+    let cache = args.cache.open(&session.user)?;
+    let options = ReadOptions { skips_proof: true, cache, ..ReadOptions::default() };
+    let file = RemoteFile::open(vec![url.clone()], session.client, options).await?;
     let size_bytes = file.size_bytes();
     let ranges = args.range.iter().flat_map(RangeList::specs);
     let mut wanted = Vec::new();
@@ -149,6 +155,7 @@ pub(crate) async fn cat(args: &CatArgs, client: Client, url: Url) -> Result<Exit
             }
         }
     }
+    file.settle(SETTLE_MAX).await;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
+use gridlane_core::{ChecksumKind, Error, ErrorKind, Fault, Hasher, Hint, Result, Secret, Url};
 use gridlane_net::tls::ClientIdentity;
 use gridlane_peer::{Certificate, Credentials, HostPattern, TokenSource};
 
@@ -166,6 +166,25 @@ impl Found {
     pub fn names(&self) -> Vec<String> {
         let token = self.token.iter().map(FoundToken::name);
         token.chain(self.certificate.iter().map(FoundCertificate::name)).collect()
+    }
+
+    /// The user whom they name, without secrets: issuer and subject of the token, or the digest of one that only its issuer can
+    /// read, and the certificate's name. Empty where there are none.
+    pub fn user(&self) -> String {
+        let token = self.token.as_ref().map(|token| {
+            let Claims { issuer, subject, .. } = &token.claims;
+            match (issuer, subject) {
+                (Some(issuer), Some(subject)) => format!("token {subject:?} of {issuer:?}"),
+                _ => {
+                    let mut hasher = Hasher::new(ChecksumKind::Sha256);
+                    hasher.update(token.secret.expose().as_bytes());
+                    format!("token {}", hasher.finish().hex())
+                }
+            }
+        });
+        let certificate =
+            self.certificate.as_ref().map(|found| format!("certificate {:?}", found.identity.facts().dn));
+        [token, certificate].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// An error of kind `Denied` if a credential is not valid at `now_s`, in seconds since 1970.

@@ -42,6 +42,12 @@ pub struct ReadRun {
     pub wanted_bytes: u64,
     /// Bytes that came.
     pub moved_bytes: u64,
+    /// Bytes that calls got from the disk cache.
+    pub stored_bytes: u64,
+    /// Bytes that were kept in it.
+    pub kept_bytes: u64,
+    /// Bytes of it that were damaged.
+    pub damaged_bytes: u64,
     /// Bytes that count against the budget, for each that was wanted.
     pub speculation: f64,
     /// When the rest of the file began to be copied, from the first call on; `null`: it was not.
@@ -112,6 +118,9 @@ impl ReadRun {
             connections: explain.handshakes,
             wanted_bytes: explain.wanted_bytes,
             moved_bytes: explain.moved_in_all(),
+            stored_bytes: explain.stored_bytes,
+            kept_bytes: explain.kept_bytes,
+            damaged_bytes: explain.damaged_bytes,
             speculation: explain.speculation(),
             copied_after_s: explain.bulk_after.map(|after| after.as_secs_f64()),
             round_trip_s: explain.round_trip_s,

@@ -105,6 +105,11 @@ pub fn threads_are_few() {
     THREADS_ARE_FEW.store(true, Relaxed);
 }
 
+/// See [`crate::forget_copies`].
+pub(crate) fn forget() {
+    THREADS.store(0, Relaxed);
+}
+
 /// The most lanes that a near source may have here: more than one where the runtime leaves a processor to others.
 pub(crate) fn lanes_near() -> usize {
     if THREADS_ARE_FEW.load(Relaxed) {

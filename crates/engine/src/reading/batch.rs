@@ -12,6 +12,19 @@ const EVENTS_MAX: usize = 256;
 /// Bytes of these at most.
 const BYTES_MAX: usize = 512 * 1024;
 
+/// Pieces with fewer bytes share memory with others of their request and page.
+const SMALL_BYTES: usize = 8 * 1024;
+
+/// Small pieces of one request in one page. They are forgotten together, so that they may be one piece of memory.
+#[derive(Default)]
+struct Small {
+    request: Option<RequestId>,
+    page: u64,
+    bytes: Vec<u8>,
+    /// Offset in the file of each, and where it begins here.
+    pieces: Vec<(u64, usize)>,
+}
+
 /// Bytes of one request that are next to each other, and end in the same page.
 struct Growing {
     request: RequestId,
@@ -24,6 +37,7 @@ struct Growing {
 pub(super) struct Batch {
     events: Vec<Event<Piece>>,
     growing: Option<Growing>,
+    small: Small,
     bytes: usize,
 }
 
@@ -57,6 +71,16 @@ impl Batch {
             }
             return;
         }
+        let page = offset / READ_PAGE_BYTES;
+        if bytes.len() as u64 == expected && bytes.len() < SMALL_BYTES {
+            if self.growing.is_some() || self.small.request != Some(request) || self.small.page != page {
+                self.close();
+                (self.small.request, self.small.page) = (Some(request), page);
+            }
+            self.small.pieces.push((offset, self.small.bytes.len()));
+            self.small.bytes.extend_from_slice(bytes);
+            return;
+        }
         self.close();
         if bytes.len() as u64 == expected {
             let payload = Piece(Bytes::copy_from_slice(bytes));
@@ -78,11 +102,21 @@ impl Batch {
         if let Some(Growing { request, offset, bytes }) = self.growing.take() {
             self.events.push(Event::Part { request, offset, payload: Piece(bytes.freeze()) });
         }
+        let Small { request, bytes, pieces, .. } = &mut self.small;
+        let Some(request) = request.filter(|_| !pieces.is_empty()) else { return };
+        let all = Bytes::copy_from_slice(bytes);
+        for (nth, &(offset, from)) in pieces.iter().enumerate() {
+            let to = pieces.get(nth + 1).map_or(bytes.len(), |(_, next)| *next);
+            let payload = Piece(all.slice(from..to));
+            self.events.push(Event::Part { request, offset, payload });
+        }
+        bytes.clear();
+        pieces.clear();
     }
 
     /// True if there is enough to be told at once.
     pub(super) fn is_full(&self) -> bool {
-        self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
+        self.events.len() + self.small.pieces.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
     /// All that there is.

@@ -98,7 +98,8 @@ impl RemoteFile {
     /// The record of what was decided and what it cost, up to now.
     pub fn explain(&self) -> Explain {
         let now = self.open.shared.now();
-        self.open.shared.state().reader.explain(now)
+        let explain = self.open.shared.state().reader.explain(now);
+        self.open.shared.explain_disk(explain)
     }
 
     /// The path as it is thought to be.
@@ -109,6 +110,12 @@ impl RemoteFile {
     /// Whether the bytes were compared with a checksum of the whole file.
     pub fn proof(&self) -> Proof {
         self.open.shared.state().proof.clone()
+    }
+
+    /// Waits until the disk has what was read, where there is a cache, but no longer than `wait_max`: a program that ends at once
+    /// would lose the last of it.
+    pub async fn settle(&self, wait_max: Duration) {
+        let _ = tokio::time::timeout(wait_max, self.open.shared.kept()).await;
     }
 
     /// Closes it: calls that wait fail, and so do those that come.

@@ -74,7 +74,14 @@ impl Lane {
 
     /// Tells what has come.
     pub(super) fn tell(&self, batch: &mut Batch) {
-        self.shared.tell(batch.take());
+        let events = batch.take();
+        self.shared.keep(&self.source, &events);
+        self.shared.tell(events);
+    }
+
+    /// Looks for the version that the source has in the cache, once: before anything that has told its size is told here.
+    pub(super) async fn look_on_disk(&self) {
+        self.shared.look_on_disk(&self.source).await;
     }
 
     /// Compares what the source says of its version with what it said before, and tells the size.

@@ -13,6 +13,8 @@
 //! A lane is a connection with the file open, as for copies, and shares with them the version that a source has, the judgement
 //! of heads, redirects, and the reads of XRootD's protocol with checksums of pages.
 //!
+//! With a cache (`disk`, `kept`), bytes that earlier readers have brought come from the disk, and those that lanes bring are kept there.
+//!
 //! When all bytes of a file are in memory they are compared with the checksum that a server states (`proof`).
 //!
 //! Read first: [`RemoteFile`], then `shared`, `lane`, and `http` or `root`.
@@ -20,8 +22,10 @@
 mod batch;
 mod call;
 mod clock;
+mod disk;
 mod file;
 mod http;
+mod kept;
 mod lane;
 mod options;
 mod piece;
@@ -34,5 +38,6 @@ pub use call::{Reading, Ready};
 pub use file::RemoteFile;
 pub use gridlane_read::cost::Path;
 pub use gridlane_read::{Explain, Hint, Policy, Purpose, Settings};
-pub use options::ReadOptions;
+pub use gridlane_store::sparse::{SparseCache, SparseLimits};
+pub use options::{ReadCache, ReadOptions};
 pub use proof::Proof;

@@ -5,8 +5,9 @@ use gridlane_read::Payload;
 
 /// Bytes of the file. A part of them is the same memory; joined ones are copied, unless nothing else has the first ones.
 ///
-/// Lanes make pieces that end where pages of the page map do, so that no small part holds much more memory than it counts; a
-/// piece that grows may have up to twice its bytes.
+/// Lanes make pieces that end where pages of the page map do, and small ones of one answer and page are one piece of memory: what
+/// is forgotten at once. So the map holds little more memory than it counts, and a range of a call that its owner keeps at most
+/// a page of it. A piece that grows may have up to twice its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Piece(pub(super) Bytes);
 

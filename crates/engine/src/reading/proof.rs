@@ -89,6 +89,7 @@ pub(super) async fn prove(shared: Weak<Shared>) {
     let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(&url);
     shared.state().proof = Proof::Wrong(error.clone());
     shared.distrust(error);
+    shared.forget_kept().await;
 }
 
 /// What is there from a place of the file on.

@@ -53,6 +53,7 @@ async fn read(lane: &Lane, commands: &mut Commands, batch: &mut Batch) -> Result
     let file = open::led(&lane.source, &url, opened)?;
     let size_bytes = file.stat.as_ref().map_or(0, |stat| stat.size_bytes);
     lane.identify(&open::identity(&lane.source, &file), batch)?;
+    lane.look_on_disk().await;
     let takes_vectors = !(lane.shared.options.checks_every_page && file.uses_pages());
     let abilities = Abilities {
         elements_max: if takes_vectors { ROOT_VECTOR_ELEMENTS_MAX } else { READS_OF_A_VECTOR },

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use super::call::Call;
+use super::disk::Disk;
 use super::lane::{Command, Lane, Order};
 use super::options::ReadOptions;
 use super::piece::Piece;
@@ -24,9 +25,10 @@ pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) options: ReadOptions,
     pub(super) sources: Vec<Arc<Source>>,
+    pub(super) disk: Disk,
     /// Says to the clock that the planner wants to be woken earlier than it thought.
     pub(super) earlier: Notify,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     origin: Instant,
     state: Mutex<State>,
 }
@@ -65,10 +67,12 @@ impl Shared {
             requests: HashMap::new(),
             due: None,
         };
+        let disk = Disk::new(sources.len());
         Shared {
             client,
             options,
             sources,
+            disk,
             earlier: Notify::new(),
             runtime: Handle::current(),
             origin: Instant::now(),
@@ -182,6 +186,7 @@ impl Shared {
                     self.command(state, lane, Command::TakeBack(request));
                 }
             }
+            Action::Recall { ranges } => self.recall(ranges),
             Action::Close { lane } => self.command(state, lane, Command::Close),
             Action::Bytes { read, index, offset, payload } => {
                 if let Some(call) = state.calls.get_mut(&read) {

@@ -254,9 +254,7 @@ impl Upload {
             409 => {
                 let said = connection.scrubbed(&self.url, &said);
                 let message = format!("the server cannot put a file there: {said}");
-                Error::new(ErrorKind::Precondition, message)
-                    .fault(Fault::Caller)
-                    .hint(Hint::MakeDirectory)
+                Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint(Hint::MakeDirectory)
             }
             _ => connection.refused_saying(&self.url, &response.head, &said),
         }

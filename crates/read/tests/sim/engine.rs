@@ -356,6 +356,7 @@ impl<P: SimPayload> Sim<P> {
                 self.outcome.taken_back += 1;
                 self.take_back(request);
             }
+            Action::Recall { ranges } => panic!("nothing is stored here: {ranges:?}"),
             Action::Close { lane } => self.break_connection(lane, Loss::Closed),
             Action::Bytes { read, index, offset, payload } => {
                 assert!(payload.is_right(offset), "wrong bytes at {offset}");

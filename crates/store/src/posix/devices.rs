@@ -19,6 +19,12 @@ pub fn share_devices(shares: DeviceShares) {
     let _ = SHARES.set(shares);
 }
 
+/// Forgets the turns that are taken at devices: for the child of a fork, where those who took them are not.
+pub fn forget_devices() {
+    // Not even given back: nobody is there who waits for them.
+    std::mem::forget(DEVICES.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
 fn usual() -> Arc<Turns> {
     Arc::new(Turns::new(SHARES.get().copied().unwrap_or_default()))
 }

@@ -55,7 +55,7 @@ use crate::target::{Found, Target, TargetOptions};
 use crate::writable::WriteOptions;
 use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
-pub use devices::{names_of, share_devices, turns_of_names};
+pub use devices::{forget_devices, names_of, share_devices, turns_of_names};
 pub use options::{Durability, PosixOptions};
 pub(crate) use times::set_modified;
 

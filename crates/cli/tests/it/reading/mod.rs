@@ -1,5 +1,6 @@
 //! Remote files that are read here and there: right servers of every kind, and wrong ones.
 
+mod cached;
 mod commands;
 mod faults;
 mod servers;

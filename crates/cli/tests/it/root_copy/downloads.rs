@@ -108,14 +108,17 @@ fn what_was_verified_is_not_fetched_again_after_a_kill() {
     relay.go_on();
     assert!(!target.exists() && part_of(&target).exists());
     let before = relay.bytes();
-    let outcome = run(cp(relay.url("root", "f"), &target)).ok().verified(true);
+    // With one stream: of several, one that asks for the end of another's part is closed with bytes in it that are in no count.
+    let mut again = cp(relay.url("root", "f"), &target);
+    again.args(["--streams", "1"]);
+    let outcome = run(again).ok().verified(true);
     assert_copied(&target, &bytes);
     let resumed = outcome.number("resumed_bytes");
     // At most 64 MiB are not in the journal; 40 MiB may have been in flight.
     assert!(resumed + (64 + 40) * MIB as u64 >= before, "only {resumed} of {before} bytes were kept");
     // Checksums of pages are a thousandth.
     let again = relay.bytes() - before;
-    let most = (size as u64 - resumed) * 1001 / 1000 + outcome.number("extra_bytes") + MIB as u64;
+    let most = (size as u64 - resumed) * 1001 / 1000 + outcome.number("extra_bytes") + MIB as u64 / 16;
     assert!(again <= most, "{again} bytes were sent where {most} were missing");
 }
 

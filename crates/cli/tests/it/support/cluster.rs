@@ -67,7 +67,7 @@ cms.space min 1m 2m
         this.give();
         let mut ended = false;
         until("the manager knows its data server", || {
-            ended = this.daemons.iter_mut().any(Daemon::has_ended);
+            ended = this.daemons.iter().any(Daemon::has_ended);
             ended || answers(manager) && answers(member) && this.knows() && this.takes()
         });
         // What the last question left.

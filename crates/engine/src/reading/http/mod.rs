@@ -453,6 +453,7 @@ impl Reader<'_> {
         match judged {
             answer::Judged::Body { body, size_bytes } => {
                 self.lane.identify_answer(&Identity::of_response(head, size_bytes), batch)?;
+                self.lane.look_on_disk().await;
                 self.moves = 0;
                 if let Some(request) = body.whole() {
                     batch.push(Event::WholeBody { request });

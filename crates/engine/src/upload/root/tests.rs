@@ -372,10 +372,7 @@ async fn a_missing_directory_is_named() {
     .await;
     let error = send(&mut server.upload(false), b"x").await.unwrap_err();
     assert!(error.message().contains("//d/ is not there"), "{error}");
-    assert_eq!(
-        (error.kind(), error.advice()),
-        (ErrorKind::Precondition, Some(&Hint::MakeDirectory))
-    );
+    assert_eq!((error.kind(), error.advice()), (ErrorKind::Precondition, Some(&Hint::MakeDirectory)));
 }
 
 #[tokio::test]
