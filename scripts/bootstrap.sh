@@ -347,6 +347,27 @@ need_environment() { # name, list of pins, interpreter
     }
 }
 
+# The source archive of a package that an environment has, by its digest in the same list of pins: for the tests in there, which
+# wheels do not have. Nothing of it is built.
+need_source() { # name==version, list of pins
+    source=$cache/sources/$(echo "$1" | sed 's/==/-/')
+    [ ! -d "$source" ] || return 0
+    need_environment hatchling-1 scripts/pins/hatchling.txt
+    say "fetching the source of $1 into $source"
+    mkdir -p "$cache/sources"
+    fetched=$(mktemp -d "$cache/sources/.fetching-XXXXXX")
+    sed -n "/^$1 /,/[^\\\\]\$/p" "$2" >"$fetched/pins"
+    { "$cache/hatchling-1/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+        --no-binary :all: --require-hashes --requirement "$fetched/pins" --dest "$fetched" >&2 &&
+        tar -xzf "$fetched"/*.tar.gz -C "$fetched" --no-same-owner &&
+        mv "$fetched/$(basename "$source")" "$source"; } || {
+        rm -rf "$fetched"
+        say "could not fetch the source of $1; what pip says about that is above"
+        exit 1
+    }
+    rm -rf "$fetched"
+}
+
 case $purpose in
 --test | --test-long)
     need_environment wsgidav-4.3.3 scripts/pins/wsgidav.txt
@@ -356,6 +377,8 @@ case $purpose in
     need_environment tokens-1 scripts/pins/tokens.txt
     # The readers that the Python package is tried with.
     need_environment python-1 scripts/pins/python.txt "$(python_for_lab)"
+    # And uproot's own tests of files that are far away.
+    need_source uproot==5.7.7 scripts/pins/python.txt
     # C++ ROOT, which has wheels for this machine only.
     [ "$(uname -m)" != x86_64 ] || need_environment root-1 scripts/pins/root.txt "$(python_for_lab)"
     ;;

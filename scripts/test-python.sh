@@ -4,7 +4,7 @@
 #   scripts/test-python.sh [OPTIONS OF PYTEST]
 #
 # GRIDLANE_BINARY names the program that serves (else that of a debug build), GRIDLANE_DATA the directory with real files (else
-# ../shared/data). GRIDLANE_WHEEL names a wheel that is tried instead.
+# ../shared/data; files that are made take their places where there is neither). GRIDLANE_WHEEL names a wheel that is tried instead.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -37,6 +37,8 @@ export PYTHONPATH
 # C++ ROOT is a program of its own to the tests.
 GRIDLANE_ROOT_PYTHON=$root_python
 export GRIDLANE_ROOT_PYTHON
+GRIDLANE_UPROOT_SOURCE=$uproot_source
+export GRIDLANE_UPROOT_SOURCE
 cd python/tests
 # Not the package's directory here, but the installed one.
 "$python" -m pytest -q -p no:cacheprovider -c ../pyproject.toml --rootdir .. "$@" .

@@ -1,11 +1,13 @@
 """Servers for the tests: the real binary on free ports, and other people's.
 
 `GRIDLANE_BINARY` names the binary (else that of a debug build), `GRIDLANE_DATA` the directory of real files (else `../shared/data`
-beside the clone).
+beside the clone; where there is neither, files are made that take their places).
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import standins
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -28,10 +31,20 @@ def binary() -> pathlib.Path:
     return found
 
 
+@functools.cache
 def data_directory() -> pathlib.Path:
-    found = pathlib.Path(os.environ.get("GRIDLANE_DATA", ROOT.parent / "shared" / "data"))
-    assert (found / "root").is_dir(), f"{found} has no real files: GRIDLANE_DATA names the directory"
-    return found
+    named = os.environ.get("GRIDLANE_DATA")
+    found = pathlib.Path(named) if named else ROOT.parent / "shared" / "data"
+    if (found / "root").is_dir():
+        return found
+    assert not named, f"GRIDLANE_DATA names {found}, which has no real files"
+    made = tempfile.TemporaryDirectory(prefix="gridlane-standins-")
+    atexit.register(made.cleanup)
+    return standins.make(pathlib.Path(made.name))
+
+
+def pytest_report_header() -> str:
+    return f"files to read: {data_directory()}"
 
 
 def until(what: str, condition) -> None:
