@@ -59,7 +59,7 @@ const _: () = assert!(size_of::<Options>() == 96 && size_of::<Range>() == 32 && 
 unsafe fn try_to<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() -> Result<T>) -> T {
     let (value, failure) = match guarded(work) {
         Ok(value) => (value, ptr::null_mut()),
-        // Nobody asks why.
+        // The reason is not wanted.
         Err(_) if error.is_null() => return failed,
         Err(why) => (failed, Box::into_raw(Box::new(Failure::from(why)))),
     };
@@ -225,7 +225,7 @@ pub(crate) extern "C" fn gridlane_close(file: Handle) {
         }
         Ok(())
     };
-    // There is nobody to tell.
+    // An error has no place to go to.
     let _ = guarded(work);
 }
 
@@ -360,7 +360,7 @@ pub(crate) extern "C" fn gridlane_cancel(call: Handle) {
         }
         Ok(())
     };
-    // There is nobody to tell.
+    // An error has no place to go to.
     let _ = guarded(work);
 }
 
@@ -372,7 +372,7 @@ pub(crate) extern "C" fn gridlane_queue_close(queue: Handle) {
         }
         Ok(())
     };
-    // There is nobody to tell.
+    // An error has no place to go to.
     let _ = guarded(work);
 }
 

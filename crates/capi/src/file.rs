@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use gridlane_client::{guest_runtime, typed_url};
 use gridlane_core::limits::READ_SOURCES_MAX;
 use gridlane_core::{ByteRange, Error, ErrorKind, Result, Url};
 use gridlane_engine::reading::{Reading, Ready, RemoteFile};
@@ -13,7 +14,6 @@ use gridlane_engine::reading::{Reading, Ready, RemoteFile};
 use crate::handles::Handles;
 use crate::memory::{Buffer, usage};
 use crate::opening::Opening;
-use crate::process::runtime;
 use crate::sessions;
 
 /// The files that are open.
@@ -25,14 +25,12 @@ pub(crate) fn open(texts: &[String], opening: Opening) -> Result<usize> {
         let message = format!("a file has 1 to {READ_SOURCES_MAX} URLs, and not {}", texts.len());
         return Err(usage(message));
     }
-    let here = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
-    let urls = texts.iter().map(|text| Url::parse(text, &here)).collect::<Result<Vec<Url>>>()?;
+    let urls = texts.iter().map(|text| typed_url(text)).collect::<Result<Vec<Url>>>()?;
     let first = urls.first().map(Url::to_string).unwrap_or_default();
     let client = sessions::client(&urls, &opening)?;
     let (tell, told) = mpsc::sync_channel(1);
     let Opening { reading, timeout, .. } = opening;
-    runtime()?.spawn(async move {
+    guest_runtime()?.spawn(async move {
         let open = RemoteFile::open(urls, client, reading);
         let opened = match timeout {
             None => open.await,

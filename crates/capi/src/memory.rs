@@ -112,13 +112,13 @@ pub(crate) struct Buffer {
     len: usize,
 }
 
-// SAFETY: it is the address of memory of the caller's, who may have any thread fill it.
+// SAFETY: it is the address of memory of the caller's, which any thread may fill.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
     /// # Safety
     ///
-    /// `len` bytes can be written at `at`, until the value is dropped, and nobody else reads or writes them meanwhile.
+    /// `len` bytes can be written at `at`, until the value is dropped, and nothing else reads or writes them meanwhile.
     unsafe fn new(at: *mut u8, len: usize) -> Buffer {
         Buffer { at, len }
     }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gridlane_client::credentials::Wanted;
-use gridlane_core::limits::READ_LANES_MAX;
 use gridlane_core::{Result, Secret};
-use gridlane_engine::reading::{Policy, ReadOptions, Settings};
+use gridlane_engine::reading::{Choices, ReadOptions};
 
 use crate::memory::usage;
 
@@ -75,21 +74,20 @@ impl Opening {
         if unknown != 0 {
             return Err(usage(format!("there is no flag {unknown:#x} of options")));
         }
-        let usual = Settings::default();
-        let settings = Settings {
-            policy: texts.policy.as_deref().map(policy).transpose()?.unwrap_or(usual.policy),
-            memory_bytes: if numbers.memory_bytes == 0 { usual.memory_bytes } else { numbers.memory_bytes },
-            budget: budget(numbers.budget)?.unwrap_or(usual.budget),
-            lanes: connections(numbers.connections)?.unwrap_or(usual.lanes),
-            patience: time(numbers.patience_ms, "patience_ms")?.unwrap_or(usual.patience),
-            ..usual
+        let choices = Choices {
+            policy: texts.policy.as_deref(),
+            memory_bytes: Some(numbers.memory_bytes).filter(|bytes| *bytes != 0),
+            budget: Some(numbers.budget).filter(|budget| *budget != 0.0),
+            lanes: Some(numbers.connections as usize).filter(|count| *count != 0),
+            patience: time(numbers.patience_ms, "patience_ms")?,
         };
         let path = |text: Option<String>| text.map(PathBuf::from);
         Ok(Opening {
             reading: ReadOptions {
-                settings,
+                settings: choices.settings()?,
                 checks_every_page: flags & CHECK_PAGES != 0,
                 skips_proof: flags & NO_PROOF != 0,
+                cache: None,
             },
             wanted: Wanted {
                 nothing: flags & NO_CREDENTIALS != 0,
@@ -102,31 +100,6 @@ impl Opening {
             insecure: flags & INSECURE != 0,
             timeout: time(numbers.timeout_ms, "timeout_ms")?,
         })
-    }
-}
-
-fn policy(name: &str) -> Result<Policy> {
-    Policy::named(name).ok_or_else(|| {
-        let known = Policy::ALL.map(Policy::name).join(", ");
-        usage(format!("there is no policy {name:?}; there are {known}"))
-    })
-}
-
-/// `None` for 0.
-fn budget(budget: f64) -> Result<Option<f64>> {
-    match budget {
-        0.0 => Ok(None),
-        _ if budget.is_finite() && budget >= 1.0 => Ok(Some(budget)),
-        _ => Err(usage(format!("a budget of {budget} is not a number from 1 on"))),
-    }
-}
-
-/// `None` for 0.
-fn connections(count: u32) -> Result<Option<usize>> {
-    match count as usize {
-        0 => Ok(None),
-        count if count <= READ_LANES_MAX => Ok(Some(count)),
-        count => Err(usage(format!("{count} connections are more than {READ_LANES_MAX}"))),
     }
 }
 
@@ -146,10 +119,8 @@ mod tests {
     #[test]
     fn nothing_said_is_the_usual() {
         let opening = Opening::new(Numbers::default(), Texts::default()).unwrap();
-        let (settings, usual) = (&opening.reading.settings, Settings::default());
-        assert_eq!(settings.policy, usual.policy);
-        assert_eq!((settings.memory_bytes, settings.lanes), (usual.memory_bytes, usual.lanes));
-        assert_eq!((settings.patience, opening.timeout), (usual.patience, None));
+        assert_eq!(opening.reading.settings, gridlane_engine::reading::Settings::default());
+        assert_eq!(opening.timeout, None);
         assert!(!opening.insecure && !opening.wanted.nothing && !opening.reading.skips_proof);
     }
 

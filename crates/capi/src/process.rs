@@ -1,22 +1,20 @@
-//! What a process has once: the runtime, and its end by a fork.
+//! The boundary of the library: no panic gets out, and no child of a fork gets in.
+//!
+//! A child could be served as Python's are (`crates/py/src/process.rs`), if a fork waited until our threads stand still. But forks of C
+//! programs are made anywhere, by libraries too, in the middle of anything; and most of them call exec. So it is refused.
 
 use std::panic::{self, AssertUnwindSafe, Location};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
 use std::{cell::Cell, process};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
-use gridlane_sys::process::{is_forked, processors, watch_forks, with_signals_blocked};
-use tokio::runtime::{Handle, Runtime};
-
-/// Threads for connections, at most: the program has others to run.
-const WORKERS_MAX: usize = 4;
+use gridlane_sys::process::{is_forked, watch_forks};
 
 /// The process that uses the library; 0: none does yet.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Forks are told from now on.
 static READY: AtomicBool = AtomicBool::new(false);
-static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
 thread_local! {
     /// Where this thread has panicked, until it is told.
@@ -28,6 +26,7 @@ thread_local! {
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let caught = panic::catch_unwind(AssertUnwindSafe(|| {
         enter()?;
+        be_quiet();
         work()
     }));
     caught.unwrap_or_else(|payload| {
@@ -61,28 +60,16 @@ fn forked() -> Error {
     Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(hint)
 }
 
-/// The runtime, which is made by the first call.
-pub(crate) fn runtime() -> Result<Handle> {
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(runtime) = &*runtime {
-        return Ok(runtime.handle().clone());
-    }
-    be_quiet();
-    let workers = processors().min(WORKERS_MAX);
-    // Signals are for the program's own threads. And it may die of SIGPIPE, which is sent to the thread that writes.
-    let made = with_signals_blocked(|| gridlane_client::runtime(workers))
-        .map_err(|cause| Error::local_io("signals cannot be kept from the library's threads", &cause))??;
-    let handle = made.handle().clone();
-    *runtime = Some(made);
-    Ok(handle)
-}
-
-/// Has panics written down and not printed. In a shared library this is for its own only.
+/// Has panics written down and not printed. In a shared library this is for its own only, whose tests print them.
 fn be_quiet() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        panic::set_hook(Box::new(|panic| {
+        let usual = cfg!(test).then(panic::take_hook);
+        panic::set_hook(Box::new(move |panic| {
             PANICKED.set(panic.location().map(Location::to_string));
+            if let Some(usual) = &usual {
+                usual(panic);
+            }
         }));
     });
 }
@@ -93,7 +80,6 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_that_names_its_place() {
-        be_quiet();
         let error = guarded(|| -> Result<()> { panic!("number {}", 7) }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Other);
         assert!(error.message().contains("number 7") && error.message().contains("process.rs:"), "{error}");

@@ -67,7 +67,7 @@ pub(crate) struct Call {
     part: Mutex<Part>,
 }
 
-/// What changes of a call.
+/// The part of a call that changes.
 struct Part {
     /// `None` when it is over.
     reading: Option<Reading>,

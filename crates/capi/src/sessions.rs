@@ -2,27 +2,24 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use gridlane_client::credentials::{Lasting, Wanted, are_shown_to};
-use gridlane_client::{Session, authorities, session};
+use gridlane_client::credentials::{Wanted, are_shown_to};
+use gridlane_client::{KeptSession, authorities};
 use gridlane_core::{Result, Secret, Url};
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
 
 use crate::opening::Opening;
 
-/// Time after which credentials are looked for again: a program may live longer than a proxy, which is renewed beside it.
-const LOOKED_MAX: Duration = Duration::from_secs(60);
 /// Sessions that are kept. A program with more users than that makes new connections for those that it has not seen for long.
 const SESSIONS_MAX: usize = 64;
 
-static SESSIONS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static SESSIONS: Mutex<Vec<(Key, KeptSession)>> = Mutex::new(Vec::new());
 
-/// What sessions differ by.
+/// The differences between sessions.
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
-    /// Whether servers are named that are shown credentials.
+    /// True if servers are named that are shown credentials.
     shows: bool,
     nothing: bool,
     token: Option<Secret>,
@@ -30,17 +27,6 @@ struct Key {
     files: [Option<PathBuf>; 3],
     authorities: Vec<PathBuf>,
     insecure: bool,
-}
-
-#[derive(Clone)]
-struct Known {
-    key: Key,
-    client: Client,
-    lasting: Option<Lasting>,
-    /// Names of the credentials that are shown.
-    shown: Vec<String>,
-    /// The time of the last look for them.
-    looked: Instant,
 }
 
 /// The client for URLs that the caller named, which see its credentials.
@@ -54,30 +40,20 @@ pub(crate) fn client(urls: &[Url], opening: &Opening) -> Result<Client> {
         authorities: opening.authorities.clone(),
         insecure: opening.insecure,
     };
-    let found = sessions().iter().find(|known| known.key == key).cloned();
-    if let Some(known) = found.as_ref().filter(|known| known.looked.elapsed() < LOOKED_MAX) {
-        urls.iter().for_each(|url| known.client.credentials.name(url));
-        return Ok(known.client.clone());
+    let found = sessions().iter().find(|(of, _)| *of == key).map(|(_, kept)| kept.clone());
+    if let Some(kept) = found.as_ref().filter(|kept| kept.serves(urls)) {
+        return Ok(kept.client.clone());
     }
-    // Files are read for it: nobody else waits meanwhile.
+    // Files are read for it: no other thread waits meanwhile.
     let trust = Trust { insecure: opening.insecure, ..authorities(opening.authorities.clone()) };
-    let Session { client, lasting, shown, .. } = session(urls, &opening.wanted, trust, Vec::new())?;
-    let looked = Instant::now();
-    let known = match found {
-        // The same as before: its connections stay.
-        Some(known) if known.shown == shown && known.lasting == lasting => {
-            urls.iter().for_each(|url| known.client.credentials.name(url));
-            Known { looked, ..known }
-        }
-        _ => Known { key, client, lasting, shown, looked },
-    };
-    let client = known.client.clone();
+    let (kept, _) = KeptSession::look(found, urls, &opening.wanted, trust, Vec::new())?;
+    let client = kept.client.clone();
     let mut sessions = sessions();
-    sessions.retain(|other| other.key != known.key);
+    sessions.retain(|(of, _)| *of != key);
     if sessions.len() >= SESSIONS_MAX {
         sessions.remove(0);
     }
-    sessions.push(known);
+    sessions.push((key, kept));
     Ok(client)
 }
 

@@ -8,7 +8,7 @@ use gridlane_client::{
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use super::{command_line, current_dir, existing, options, stop_signal, wish};
+use super::{command_line, existing, options, stop_signal, wish};
 use crate::args::{CpArgs, Links, Preserve};
 use crate::events::TreeJson;
 use crate::files::parse;
