@@ -34,8 +34,8 @@
  * closing does nothing: connections and threads stay with the parent. A child that calls exec, or whose parent has not used the
  * library yet, may do so; the functions for errors, texts and versions work everywhere. The library's descriptors are closed by exec.
  *
- * The library writes nothing to standard output or standard error, reads the environment (credentials, proxies, authorities: as the
- * command gridlane does), and is never unloaded (dlclose leaves it there).
+ * The library writes nothing to standard output or standard error, and is never unloaded (dlclose leaves it there). gridlane_open reads
+ * the environment (credentials, proxies, authorities: as the command gridlane does), which no other thread may change meanwhile.
  */
 #ifndef GRIDLANE_H
 #define GRIDLANE_H

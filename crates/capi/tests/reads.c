@@ -4,7 +4,8 @@
  *
  *     reads all-over FILE URL            everything that can be read, compared with a copy of the file
  *     reads errors MISSING REFUSED       of a file that is not there, and of a server that is not
- *     reads held URL                     a server that answers nothing about what is behind the first million bytes
+ *     reads held URL SILENT              a server that answers nothing about what is behind the first million bytes, and one that
+ *                                        answers nothing at all
  *     reads dies FILE URL1 URL2          says "half" and goes on at a line of standard input, when URL1 is dead
  *     reads alone URL                    the same with nobody left
  */
@@ -284,6 +285,86 @@ static void check_threads(gridlane_file *file) {
         CHECK(pthread_join(threads[nth], NULL) == 0);
 }
 
+/* Calls that one thread submits and partly cancels, while two others take what they tell. */
+#define CROWD 120
+#define CROWD_RANGES 8
+
+typedef struct crowd {
+    gridlane_queue *queue;
+    gridlane_range *ranges[CROWD];
+    int is_cancelled[CROWD];
+    int is_over[CROWD];
+    int left;
+    int ready[2];
+    pthread_mutex_t lock;
+} crowd;
+
+static void *take_crowd(void *argument) {
+    crowd *all = (crowd *)argument;
+    gridlane_error *mine = NULL;
+    for (;;) {
+        gridlane_completion done[5];
+        int64_t found = gridlane_queue_take(all->queue, done, 5, GRIDLANE_FOREVER, &mine), nth;
+        if (found < 0)
+            break;
+        CHECK(found > 0);
+        for (nth = 0; nth < found; nth++) {
+            size_t at = (size_t)((int *)done[nth].tag - all->is_over);
+            CHECK(at < CROWD);
+            if (done[nth].index != SIZE_MAX) {
+                CHECK(done[nth].index < CROWD_RANGES && done[nth].error == NULL);
+                check_range(&all->ranges[at][done[nth].index], done[nth].got);
+                continue;
+            }
+            CHECK(pthread_mutex_lock(&all->lock) == 0);
+            CHECK(!all->is_over[at]);
+            all->is_over[at] = 1;
+            if (done[nth].error != NULL)
+                CHECK(all->is_cancelled[at] && gridlane_error_kind(done[nth].error) == GRIDLANE_INTERRUPTED);
+            if (--all->left == 0)
+                CHECK(write(all->ready[1], "r", 1) == 1);
+            CHECK(pthread_mutex_unlock(&all->lock) == 0);
+            gridlane_error_free(done[nth].error);
+        }
+    }
+    CHECK(gridlane_error_kind(mine) == GRIDLANE_INTERRUPTED || gridlane_error_kind(mine) == GRIDLANE_USAGE);
+    gridlane_error_free(mine);
+    return NULL;
+}
+
+static void check_crowd(gridlane_file *file) {
+    crowd *all = (crowd *)room(sizeof *all);
+    pthread_t takers[2];
+    char byte;
+    size_t at;
+    all->queue = gridlane_queue_open(&error);
+    CHECK_NO_ERROR();
+    all->left = CROWD;
+    CHECK(pipe(all->ready) == 0 && pthread_mutex_init(&all->lock, NULL) == 0);
+    for (at = 0; at < CROWD; at++) {
+        all->ranges[at] = scattered(CROWD_RANGES, 2000);
+        all->is_cancelled[at] = at % 3 == 0;
+    }
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_create(&takers[at], NULL, take_crowd, all) == 0);
+    for (at = 0; at < CROWD; at++) {
+        gridlane_call *call = NULL;
+        CHECK(gridlane_submit(file, all->queue, all->ranges[at], CROWD_RANGES, LONG_MS, &all->is_over[at], &call, &error) == 0);
+        if (all->is_cancelled[at])
+            gridlane_cancel(call);
+    }
+    CHECK(read(all->ready[0], &byte, 1) == 1);
+    gridlane_queue_close(all->queue);
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_join(takers[at], NULL) == 0);
+    for (at = 0; at < CROWD; at++) {
+        CHECK(all->is_over[at]);
+        free_ranges(all->ranges[at], CROWD_RANGES);
+    }
+    CHECK(close(all->ready[0]) == 0 && close(all->ready[1]) == 0);
+    free(all);
+}
+
 /* Everything that a caller can get wrong without lying about memory. */
 static void check_mistakes(gridlane_file *file, const char *url) {
     const char *urls[2];
@@ -386,7 +467,7 @@ static void all_over(const char *path, const char *url) {
     gridlane_file *file;
     gridlane_range *soon;
     uint64_t bytes = 0;
-    char *explained;
+    char *explained, byte = 0;
     int at;
     load(path);
     file = open_with(url, NULL, 0);
@@ -397,6 +478,8 @@ static void all_over(const char *path, const char *url) {
     check_pread(file, size - 10, 100);
     check_pread(file, size, 100);
     check_pread(file, UINT64_MAX - 100, 100);
+    CHECK(gridlane_pread(file, &byte, 1, 3000000, INT64_MAX, &error) == 1);
+    CHECK((unsigned char)byte == right[3000000]);
     for (at = 0; at < 20; at++)
         check_pread(file, by_lot((uint32_t)size), 1 + by_lot(4000));
     check_readv(file, 1000, 1500);
@@ -407,6 +490,7 @@ static void all_over(const char *path, const char *url) {
     CHECK(gridlane_hint(file, GRIDLANE_KEEP, soon, 1, &error) == 0);
     CHECK(gridlane_hint(file, GRIDLANE_RANDOM, NULL, 0, &error) == 0);
     check_threads(file);
+    check_crowd(file);
     CHECK(gridlane_hint(file, GRIDLANE_EVERYTHING, NULL, 0, &error) == 0);
     free_ranges(soon, 100);
     check_readv(file, 300, 40000);
@@ -478,10 +562,11 @@ static void *take_held(void *queue) {
     return NULL;
 }
 
-static void held(const char *url) {
+static void held(const char *url, const char *silent) {
     char *buffer = (char *)room(1000), byte;
     gridlane_queue *queue = gridlane_queue_open(&error);
     gridlane_file *file = open_with(url, NULL, LONG_MS);
+    gridlane_options options = GRIDLANE_OPTIONS_INIT;
     gridlane_call *call;
     gridlane_range ranges[2];
     pthread_t threads[2];
@@ -489,7 +574,11 @@ static void held(const char *url) {
     int status = 0;
     size_t nth;
 
-    /* Time-outs: of each way to read. A range that is there is told all the same. */
+    /* Time-outs: of opening, and of each way to read. A range that is there is told all the same. */
+    options.timeout_ms = 50;
+    CHECK(gridlane_open(&silent, 1, &options, &error) == NULL);
+    CHECK(strstr(gridlane_error_text(error), silent) != NULL);
+    CHECK_ERROR(GRIDLANE_TIMEOUT);
     CHECK(gridlane_pread(file, buffer, 1000, 10000000, 50, &error) == -1);
     CHECK_ERROR(GRIDLANE_TIMEOUT);
     CHECK(gridlane_pread(file, buffer, 1000, 10000000, 0, &error) == -1);
@@ -595,14 +684,16 @@ static void alone(const char *url) {
 }
 
 int main(int count, char **words) {
+    /* A call that never returns is a failure as well. */
+    alarm(10 * LONG_MS / 1000);
     CHECK(gridlane_abi_version() == GRIDLANE_ABI_VERSION);
     CHECK(gridlane_version()[0] != '\0');
     if (count == 4 && strcmp(words[1], "all-over") == 0)
         all_over(words[2], words[3]);
     else if (count == 4 && strcmp(words[1], "errors") == 0)
         errors(words[2], words[3]);
-    else if (count == 3 && strcmp(words[1], "held") == 0)
-        held(words[2]);
+    else if (count == 4 && strcmp(words[1], "held") == 0)
+        held(words[2], words[3]);
     else if (count == 5 && strcmp(words[1], "dies") == 0)
         dies(words[2], words[3], words[4]);
     else if (count == 3 && strcmp(words[1], "alone") == 0)

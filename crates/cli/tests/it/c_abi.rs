@@ -16,6 +16,9 @@ use crate::support::{Scratch, content};
 // Has cargo build the library, of which nothing is called from here.
 use gridlane_capi as _;
 
+/// Options for C99 with the sanitizers of addresses and of undefined behaviour.
+const SANITIZED: [&str; 3] = ["-std=c99", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -50,13 +53,13 @@ impl Installed {
         run(&mut self.program("reads++", arguments))
     }
 
-    fn compile(&self, compiler: &str, options: &[&str], name: &str) {
+    fn compile(&self, compiler: &str, options: &[&str], source: &Path, name: &str) {
         let mut flags = Command::new("pkg-config");
         flags.args(["--cflags", "--libs", "gridlane"]);
         let flags = run(flags.env("PKG_CONFIG_PATH", self.scratch.join("lib/pkgconfig")));
         let mut command = Command::new(compiler);
         command.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"]).args(options);
-        command.arg(repository().join("crates/capi/tests/reads.c")).args(["-x", "none"]);
+        command.arg(source).args(["-x", "none"]);
         run(command.args(flags.split_whitespace()).arg("-o").arg(self.scratch.join(name)));
     }
 }
@@ -70,9 +73,9 @@ fn installed() -> &'static Installed {
         let mut install = Command::new("sh");
         install.arg(repository().join("scripts/install.sh")).arg("library").arg(test.parent().unwrap());
         run(install.env("PREFIX", installed.scratch.path()).env_remove("DESTDIR"));
-        let sanitized = ["-std=c99", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        installed.compile("cc", &sanitized, "reads");
-        installed.compile("c++", &["-std=c++11", "-x", "c++"], "reads++");
+        let program = repository().join("crates/capi/tests/reads.c");
+        installed.compile("cc", &SANITIZED, &program, "reads");
+        installed.compile("c++", &["-std=c++11", "-x", "c++"], &program, "reads++");
         installed
     })
 }
@@ -129,6 +132,24 @@ fn a_c_program_reads_all_over_by_both_protocols() {
 }
 
 #[test]
+fn the_example_of_the_reference_reads_a_file() {
+    let page = std::fs::read_to_string(repository().join("docs/reference/c-abi.md")).unwrap();
+    let example = page.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let scratch = Scratch::new();
+    let source = scratch.file("example.c", example.as_bytes());
+    installed().compile("cc", &SANITIZED, &source, "example");
+    scratch.file("export/f", &content(5204, 2_000_300));
+    let server = Server::start(&scratch.join("export"));
+    let urls = [server.url_over("root", "f"), server.url_over("http", "f")];
+    let said = run(&mut installed().program("example", &[&urls[0], &urls[1]]));
+    let mut said: Vec<&str> = said.lines().collect();
+    said.sort_unstable();
+    assert_eq!(said, ["head: 512 bytes", "range 0: 1000 bytes", "range 1: 1000 bytes", "range 2: 300 bytes"]);
+    let mut missing = installed().program("example", &[&server.url_over("http", "missing")]);
+    assert_eq!(missing.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
 fn a_c_program_is_told_what_went_wrong() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch.dir("export"));
@@ -147,7 +168,8 @@ fn a_c_program_gives_up_what_is_held_back() {
         }
         _ => object.answer(request),
     });
-    installed().check(&["held", &server.url("f")]);
+    let silent = Rogue::start(|_| Answer::raw(Vec::new()).then(Then::Stall));
+    installed().check(&["held", &server.url("f"), &silent.url("f")]);
 }
 
 /// Runs a case up to the word "half", then kills a server, and lets the case go on.
