@@ -28,7 +28,8 @@
  * gridlane_queue_take, and inside of that call only: no other thread of the library ever writes there.
  *
  * Threads. Every function may be called by any thread at any time, for the same handles too. No function of the caller is ever
- * called. The library's own threads (four at most) have all signals blocked. None of its functions ends early because of a signal.
+ * called. The library's own threads have all signals blocked. None of its functions ends early because of a signal, or may be called
+ * by a handler of one; and no thread may be cancelled (pthread_cancel) inside of one.
  *
  * fork. In the child of a process that has used the library, every function that can fail fails at once with GRIDLANE_USAGE, and
  * closing does nothing: connections and threads stay with the parent. A child that calls exec, or whose parent has not used the
