@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::Result;
 use gridlane_engine::reading::{Hint, RemoteFile};
 
 use crate::explain::explained;

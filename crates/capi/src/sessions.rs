@@ -57,6 +57,6 @@ pub(crate) fn client(urls: &[Url], opening: &Opening) -> Result<Client> {
     Ok(client)
 }
 
-fn sessions() -> MutexGuard<'static, Vec<Known>> {
+fn sessions() -> MutexGuard<'static, Vec<(Key, KeptSession)>> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
