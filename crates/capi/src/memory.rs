@@ -251,7 +251,6 @@ mod tests {
         // SAFETY: it is there, and is looked at when the buffer is gone.
         let (_, mut buffer) = unsafe { place(0, 4, memory.as_mut_ptr()) }.unwrap();
         assert_eq!(buffer.fill(b"abcdefgh"), 4);
-        drop(buffer);
         assert_eq!(&memory, b"abcd\0\0\0\0");
         // SAFETY: nothing is written where it is refused.
         unsafe {

@@ -526,10 +526,12 @@ static void errors(const char *missing, const char *refused) {
     CHECK_ERROR(GRIDLANE_NETWORK);
     urls[0] = "gopher://127.0.0.1/f";
     CHECK(gridlane_open(urls, 1, NULL, &error) == NULL);
-    CHECK_ERROR(GRIDLANE_USAGE);
+    CHECK_ERROR(GRIDLANE_UNSUPPORTED);
 }
 
-/* A call that nobody answers. */
+static gridlane_file *held_file = NULL;
+
+/* A call that is not answered; its tag is the address of held_file. */
 static gridlane_call *begin(gridlane_file *file, gridlane_queue *queue, void *buffer, int64_t timeout_ms) {
     gridlane_range range;
     gridlane_call *call = NULL;
@@ -537,12 +539,11 @@ static gridlane_call *begin(gridlane_file *file, gridlane_queue *queue, void *bu
     range.length = 1000;
     range.buffer = buffer;
     range.got = 0;
-    CHECK(gridlane_submit(file, queue, &range, 1, timeout_ms, buffer, &call, &error) == 0);
+    CHECK(gridlane_submit(file, queue, &range, 1, timeout_ms, &held_file, &call, &error) == 0);
     CHECK_NO_ERROR();
     return call;
 }
 
-static gridlane_file *held_file = NULL;
 static int says_begun[2];
 
 static void *read_held(void *unused) {
@@ -597,13 +598,13 @@ static void held(const char *url, const char *silent) {
     CHECK_ERROR(GRIDLANE_TIMEOUT);
     CHECK(ranges[0].got == 500 && ranges[1].got == -1);
     begin(file, queue, buffer, 50);
-    check_over(queue, buffer, GRIDLANE_TIMEOUT);
+    check_over(queue, &held_file, GRIDLANE_TIMEOUT);
 
     /* A call that was cancelled tells its end, and writes nothing: its buffer is gone. */
     call = begin(file, queue, buffer, GRIDLANE_FOREVER);
     gridlane_cancel(call);
     free(buffer);
-    check_over(queue, buffer, GRIDLANE_INTERRUPTED);
+    check_over(queue, &held_file, GRIDLANE_INTERRUPTED);
     gridlane_cancel(call);
     buffer = (char *)room(1000);
 
@@ -632,7 +633,7 @@ static void held(const char *url, const char *silent) {
     CHECK(read(says_begun[0], &byte, 1) == 1);
     begin(file, queue, buffer, GRIDLANE_FOREVER);
     gridlane_close(file);
-    check_over(queue, buffer, GRIDLANE_INTERRUPTED);
+    check_over(queue, &held_file, GRIDLANE_INTERRUPTED);
     CHECK(pthread_join(threads[0], NULL) == 0);
 
     /* A queue is closed under a call, and under a thread that waits. */

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use gridlane_client::credentials::Lasting;
 use gridlane_client::{
-    FailedList, Lister, NameList, Roots, Separator, TreeReport, TreeSpec, copy_tree, resolve_roots,
+    FailedList, Lister, NameList, Roots, Separator, TreeReport, TreeSpec, copy_tree, current_dir,
+    resolve_roots,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
