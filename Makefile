@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
+.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -17,11 +17,16 @@ build: ## the release binary, at target/release/gridlane
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@echo "built $(GRIDLANE)"
 
+capi: ## the C library of the remote reader, shared and static, beside the binary; `make install` installs it too
+	@sh scripts/bootstrap.sh
+	@$(ENV) && cargo rustc --release --locked --package gridlane-capi --crate-type cdylib,staticlib
+	@echo "built $(TARGET_DIR)/release/libgridlane_capi.so and .a"
+
 wheel: ## the wheel of the Python package for glibc 2.28 and newer, at target/wheels
 	@sh scripts/bootstrap.sh --wheel
 	@sh scripts/wheel.sh $(TARGET_DIR)/wheels
 
-install: ## the binary without symbols, manual pages and completions, below PREFIX (/usr/local) in DESTDIR; builds nothing
+install: ## the binary (and library) without symbols, manual pages, completions, below PREFIX (/usr/local) in DESTDIR; builds nothing
 	@sh scripts/install.sh install $(GRIDLANE)
 
 uninstall: ## removes what install made

@@ -29,6 +29,7 @@
 #   ca-certificates      cargo fetches crates over https
 #   curl                 fetches Rust's installer; client of the tests; asks for copies in `make bench-tpc`
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
+#   g++ pkg-config       compile the program that tries the C library, as C++ as well
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
 #   aria2                client of the tests and the benchmarks
@@ -169,6 +170,8 @@ case $purpose in
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
     need openssl openssl
+    need c++ g++
+    need pkg-config pkg-config
     need ip iproute2
     need python3 python3
     need xrdadler32 xrootd-client

@@ -274,6 +274,9 @@ def test_options_that_do_not_exist(url):
         gridlane.open(url, cache="all")
     with pytest.raises(ValueError, match="there are adaptive"):
         gridlane.open(url, policy="clever")
+    for mistake in ({"budget": 0.5}, {"lanes": 17}, {"lanes": 0}):
+        with pytest.raises(ValueError, match="a budget of|connections"):
+            gridlane.open(url, **mistake)
 
 
 def test_a_read_has_a_deadline(server, place, content):

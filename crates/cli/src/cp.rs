@@ -3,13 +3,12 @@
 mod tree;
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use gridlane_client::credentials::Lasting;
 use gridlane_client::third_party::{Mode, ThirdParty, Wish};
-use gridlane_client::{Copies, CopyRequest, Existing, Lister, Session};
+use gridlane_client::{Copies, CopyRequest, Existing, Lister, Session, current_dir};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_engine::Options;
@@ -127,10 +126,6 @@ fn wish(args: &CpArgs) -> Wish {
             TpcMode::Push => Some(Mode::Push),
         },
     }
-}
-
-fn current_dir() -> Result<PathBuf> {
-    std::env::current_dir().map_err(|cause| Error::local_io("cannot tell the current directory", &cause))
 }
 
 /// Copies one file, or the files of a metalink.

@@ -216,7 +216,5 @@ pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<Exi
 
 /// The text that was typed as a URL or a path.
 pub(crate) fn parse(text: &str) -> Result<Url> {
-    let current_dir = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
-    Url::parse(text, &current_dir)
+    gridlane_client::typed_url(text)
 }

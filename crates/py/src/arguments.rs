@@ -2,15 +2,9 @@
 
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_client::typed_url;
+use gridlane_core::{Error, ErrorKind, Fault, Result};
 use pyo3::prelude::*;
-
-/// A URL, or a path of this machine.
-pub(crate) fn parse(text: &str) -> Result<Url> {
-    let here = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
-    Url::parse(text, &here)
-}
 
 /// A time in seconds.
 pub(crate) fn seconds(count: f64) -> Result<Duration> {
@@ -23,5 +17,5 @@ pub(crate) fn seconds(count: f64) -> Result<Duration> {
 #[pyfunction]
 pub(crate) fn shown(text: &str) -> String {
     // What is no URL may be one with a mistake, and a password.
-    parse(text).map_or_else(|_| "…".to_owned(), |url| url.to_string())
+    typed_url(text).map_or_else(|_| "…".to_owned(), |url| url.to_string())
 }

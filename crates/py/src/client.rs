@@ -4,30 +4,28 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_client::credentials::{Lasting, Wanted, are_shown_to};
+use gridlane_client::credentials::{Wanted, are_shown_to};
 use gridlane_client::{
-    Existing, Item, Lister, Location, OddKind, Session, TreePath, authorities, session, unsent,
+    Existing, Item, KeptSession, Lister, Location, OddKind, TreePath, authorities, typed_url, unsent,
 };
 use gridlane_core::{ChecksumKind, Result, Secret, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_net::tls::Trust;
 use gridlane_peer::HostPattern;
+use gridlane_read::Choices;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyList;
 
-use crate::arguments::{parse, seconds};
+use crate::arguments::seconds;
 use crate::copying::{self, Asked};
 use crate::error::OrRaise;
-use crate::file::{self, Opening};
+use crate::file;
 use crate::job::{Job, nothing, value};
 use crate::process::{Own, lock, step};
 use crate::upload;
-
-/// Time after which credentials are looked for again: a notebook lives longer than a proxy, which is renewed beside it.
-const LOOKED_MAX: Duration = Duration::from_secs(60);
 
 /// Credentials, trust, and the connections that are made with them.
 #[pyclass(frozen, module = "gridlane._gridlane")]
@@ -41,18 +39,8 @@ pub(crate) struct Client {
 
 #[derive(Default)]
 struct Sessions {
-    showing: Option<Known>,
-    plain: Option<Known>,
-}
-
-#[derive(Clone)]
-struct Known {
-    client: gridlane_peer::Client,
-    lasting: Option<Lasting>,
-    /// Names of the credentials that are shown.
-    shown: Vec<String>,
-    /// The time of the last look for them.
-    looked: Instant,
+    showing: Option<KeptSession>,
+    plain: Option<KeptSession>,
 }
 
 #[pymethods]
@@ -133,7 +121,7 @@ impl Client {
 
     /// Gives a file or a directory another name on its server; returns the URL that it has now.
     fn rename(&self, py: Python<'_>, url: &str, to: &str, overwrite: bool) -> PyResult<Job> {
-        let (url, to) = (parse(url).or_raise(py)?, parse(to).or_raise(py)?);
+        let (url, to) = (typed_url(url).or_raise(py)?, typed_url(to).or_raise(py)?);
         let client = self.known(py, &[url.clone(), to.clone()])?.client;
         Job::new(py, async move {
             let now = gridlane_client::rename(&client, &url, &to, overwrite).await?.typed();
@@ -170,7 +158,7 @@ impl Client {
     ) -> PyResult<Job> {
         let sources = several(&sources).or_raise(py)?;
         let mut named = sources.clone();
-        named.extend(parse(&target).ok());
+        named.extend(typed_url(&target).ok());
         let known = self.known(py, &named)?;
         let asked = Asked {
             sources,
@@ -215,23 +203,24 @@ impl Client {
         patience: Option<f64>,
     ) -> PyResult<Job> {
         let sources = several(&sources).or_raise(py)?;
-        let policy = policy.map(file::policy).transpose().or_raise(py)?;
         let patience = patience.map(seconds).transpose().or_raise(py)?;
+        let choices = Choices { policy, memory_bytes: memory, budget, lanes, patience };
+        let settings = choices.settings().or_raise(py)?;
         let client = self.known(py, &sources)?.client;
-        file::open(py, sources, client, &Opening { policy, memory_bytes: memory, budget, lanes, patience })
+        file::open(py, sources, client, settings)
     }
 }
 
 impl Client {
     /// A URL or path that was typed, and the client for it.
     fn one(&self, py: Python<'_>, text: &str) -> PyResult<(Url, gridlane_peer::Client)> {
-        let url = parse(text).or_raise(py)?;
+        let url = typed_url(text).or_raise(py)?;
         let client = self.known(py, std::slice::from_ref(&url))?.client;
         Ok((url, client))
     }
 
     /// The client for URLs that the caller named, which see its credentials.
-    fn known(&self, py: Python<'_>, urls: &[Url]) -> PyResult<Known> {
+    fn known(&self, py: Python<'_>, urls: &[Url]) -> PyResult<KeptSession> {
         for warning in unsent(urls) {
             warn(py, &warning.message, &warning.advice.to_string())?;
         }
@@ -244,26 +233,16 @@ impl Client {
             own.get()
                 .and_then(|sessions| if shows { sessions.showing.clone() } else { sessions.plain.clone() })
         };
-        if let Some(known) = found.as_ref().filter(|known| known.looked.elapsed() < LOOKED_MAX) {
-            urls.iter().for_each(|url| known.client.credentials.name(url));
+        if let Some(known) = found.as_ref().filter(|known| known.serves(urls)) {
             return Ok(known.clone());
         }
         // It reads files.
-        let made = step(py, || session(urls, &self.wanted, self.trust.clone(), self.forward_to.clone()));
-        let Session { client, lasting, warnings, shown, .. } = made.or_raise(py)?;
-        let known = match found {
-            // The same as before: its connections stay.
-            Some(known) if known.shown == shown && known.lasting == lasting => {
-                urls.iter().for_each(|url| known.client.credentials.name(url));
-                Known { looked: Instant::now(), ..known }
-            }
-            _ => {
-                for warning in warnings {
-                    warn(py, &warning.message, &warning.advice.to_string())?;
-                }
-                Known { client, lasting, shown, looked: Instant::now() }
-            }
-        };
+        let look =
+            || KeptSession::look(found, urls, &self.wanted, self.trust.clone(), self.forward_to.clone());
+        let (known, warnings) = step(py, look).or_raise(py)?;
+        for warning in warnings {
+            warn(py, &warning.message, &warning.advice.to_string())?;
+        }
         let mut own = lock(&self.sessions);
         let mut sessions = own.take().unwrap_or_default();
         let place = if shows { &mut sessions.showing } else { &mut sessions.plain };
@@ -275,7 +254,7 @@ impl Client {
 
 /// URLs or paths that were typed.
 fn several(texts: &[String]) -> Result<Vec<Url>> {
-    texts.iter().map(|text| parse(text)).collect()
+    texts.iter().map(|text| typed_url(text)).collect()
 }
 
 /// A warning about credentials.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use gridlane_client::credentials::Lasting;
 use gridlane_client::events::{PlainWords, Words};
 use gridlane_client::third_party::{ThirdParty, Wish};
-use gridlane_client::{Copies, CopyEvent, CopyObserver, CopyRequest, Existing, journal_keys, patient};
+use gridlane_client::{
+    Copies, CopyEvent, CopyObserver, CopyRequest, Existing, current_dir, journal_keys, patient,
+};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::{Event, Options, Report};
 use gridlane_peer::Client;
@@ -78,12 +80,10 @@ async fn run(asked: Asked, client: Client, progress: Progress, stop: Stop) -> Re
         ..usual
     };
     let client = patient(client, &options);
-    let current_dir = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
     let request = CopyRequest {
         sources: asked.sources,
         target: asked.target,
-        current_dir,
+        current_dir: current_dir()?,
         options,
         journal_keys: journal_keys(),
         existing: asked.existing,

@@ -7,13 +7,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use bytes::Bytes;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::reading::{ReadOptions, Reading, Ready, RemoteFile};
 use gridlane_peer::Client;
-use gridlane_read::{Explain, Hint, Policy, Settings};
+use gridlane_read::{Explain, Hint, Settings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -25,42 +24,10 @@ use crate::error::{OrRaise, raise};
 use crate::job::{Job, SIGNALS_EVERY, value};
 use crate::process::{Own, drive, lock, runtime, step};
 
-/// The choices about a file that is opened; those that are not made are the reader's.
-pub(crate) struct Opening {
-    pub(crate) policy: Option<Policy>,
-    pub(crate) memory_bytes: Option<u64>,
-    pub(crate) budget: Option<f64>,
-    pub(crate) lanes: Option<usize>,
-    pub(crate) patience: Option<Duration>,
-}
-
-impl Opening {
-    fn options(&self) -> ReadOptions {
-        let usual = Settings::default();
-        let settings = Settings {
-            policy: self.policy.unwrap_or(usual.policy),
-            memory_bytes: self.memory_bytes.unwrap_or(usual.memory_bytes),
-            budget: self.budget.unwrap_or(usual.budget),
-            lanes: self.lanes.unwrap_or(usual.lanes),
-            patience: self.patience.unwrap_or(usual.patience),
-            ..usual
-        };
-        ReadOptions { settings, ..ReadOptions::default() }
-    }
-}
-
-/// The policy of a name.
-pub(crate) fn policy(name: &str) -> Result<Policy> {
-    Policy::named(name).ok_or_else(|| {
-        let known: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
-        let message = format!("there is no policy {name:?}; there are {}", known.join(", "));
-        Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
-    })
-}
-
 /// Opens a file, as a job whose result is a `File`.
-pub(crate) fn open(py: Python<'_>, sources: Vec<Url>, client: Client, opening: &Opening) -> PyResult<Job> {
-    let (options, handle) = (opening.options(), runtime(py)?);
+pub(crate) fn open(py: Python<'_>, sources: Vec<Url>, client: Client, settings: Settings) -> PyResult<Job> {
+    let options = ReadOptions { settings, ..ReadOptions::default() };
+    let handle = runtime(py)?;
     Job::new(py, async move {
         let remote = RemoteFile::open(sources, client, options).await?;
         Ok(value(move |py| {

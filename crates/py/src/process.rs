@@ -11,18 +11,16 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::thread::{available_parallelism, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gridlane_core::Result;
+use gridlane_client::{forget_guest_runtime, found_guest_runtime, guest_runtime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 
 use crate::error::OrRaise;
 
-/// Threads for connections, at most: a notebook shares its machine.
-const WORKERS_MAX: usize = 4;
 /// The longest time for which a fork waits until the workers stand still. One that computes for longer holds no lock meanwhile.
 const STILL_MAX: Duration = Duration::from_millis(500);
 
@@ -35,9 +33,6 @@ static STEPS: AtomicUsize = AtomicUsize::new(0);
 static FORKS: AtomicBool = AtomicBool::new(false);
 /// Number of forks that lie between this process and the one that loaded the module.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-/// The runtime of this process. Taken by threads that hold the interpreter only, and never while they let go of it, as any code of
-/// Python may: so it is free in the child of a fork, which such a thread has made.
-static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 /// Ends the standstill of the workers.
 static STILL: Mutex<Option<Arc<Standstill>>> = Mutex::new(None);
 
@@ -46,21 +41,10 @@ pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The runtime of this process, which is made by the first call.
+/// The runtime of this process, which is made by the first call. Its lock is taken by threads that hold the interpreter only, and
+/// never while they let go of it, as any code of Python may: so it is free in the child of a fork, which such a thread has made.
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<Handle> {
-    let found = {
-        let mut runtime = lock(&RUNTIME);
-        match &*runtime {
-            Some(runtime) => Ok(runtime.handle().clone()),
-            None => make_runtime().map(|made| runtime.insert(made).handle().clone()),
-        }
-    };
-    found.or_raise(py)
-}
-
-fn make_runtime() -> Result<Runtime> {
-    let workers = available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    gridlane_client::runtime(workers)
+    guest_runtime().or_raise(py)
 }
 
 /// Lets go of the interpreter for a step that blocks, and that no fork interrupts.
@@ -137,7 +121,7 @@ fn before_fork() {
 
 /// Has the runtime's workers stand still, those that do before a moment.
 fn hold_workers(until: Instant) {
-    let Some(runtime) = lock(&RUNTIME).as_ref().map(|runtime| runtime.handle().clone()) else { return };
+    let Some(runtime) = found_guest_runtime() else { return };
     let still = Arc::new(Standstill { ended: Mutex::new(false), end: Condvar::new() });
     let workers = runtime.metrics().num_workers();
     let standing = Arc::new((Mutex::new(0_usize), Condvar::new()));
@@ -178,7 +162,7 @@ fn after_in_parent() {
 #[pyfunction]
 fn after_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    std::mem::forget(lock(&RUNTIME).take());
+    forget_guest_runtime();
     std::mem::forget(lock(&STILL).take());
     STEPS.store(0, Ordering::SeqCst);
     FORKS.store(false, Ordering::SeqCst);

@@ -95,4 +95,4 @@ pub use event::{Abilities, Event};
 pub use explain::Explain;
 pub use payload::Payload;
 pub use reader::Reader;
-pub use settings::{Policy, Settings};
+pub use settings::{Choices, Policy, Settings};

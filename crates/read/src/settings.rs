@@ -6,6 +6,7 @@ use gridlane_core::limits::{
     READ_BUDGET, READ_BULK_SHARE, READ_HEAD_BYTES, READ_LANES, READ_LANES_MAX, READ_MEMORY_BYTES,
     READ_PAGE_BYTES, READ_PATIENCE, READ_SEGMENT_BYTES, READ_TAIL_BYTES,
 };
+use gridlane_core::{Error, ErrorKind, Fault, Result};
 
 /// The way in which the bytes of calls are brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,9 +44,65 @@ impl Policy {
     }
 
     /// The policy of a name.
-    pub fn named(name: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    ///
+    /// # Errors
+    ///
+    /// `Usage` where there is none, with the names that there are.
+    pub fn named(name: &str) -> Result<Policy> {
+        Policy::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
+            let known = Policy::ALL.map(Policy::name).join(", ");
+            mistake(format!("there is no policy {name:?}; there are {known}"))
+        })
     }
+}
+
+/// The choices of an application that opens a file; those that are not made are the reader's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choices<'a> {
+    /// The name of the policy.
+    pub policy: Option<&'a str>,
+    /// Bytes of the page map.
+    pub memory_bytes: Option<u64>,
+    /// Bytes moved for each byte that calls wanted, at most; from 1 on.
+    pub budget: Option<f64>,
+    /// Connections for the file.
+    pub lanes: Option<usize>,
+    /// Time without a byte from any source after which reads that wait fail.
+    pub patience: Option<Duration>,
+}
+
+impl Choices<'_> {
+    /// The settings with these choices.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` for what no file can be read with.
+    pub fn settings(self) -> Result<Settings> {
+        let usual = Settings::default();
+        if let Some(budget) = self.budget.filter(|budget| !is_budget(*budget)) {
+            return Err(mistake(format!("a budget of {budget} is not a number from 1 on")));
+        }
+        if let Some(lanes) = self.lanes.filter(|lanes| !(1..=READ_LANES_MAX).contains(lanes)) {
+            let message = format!("a file has 1 to {READ_LANES_MAX} connections, and not {lanes}");
+            return Err(mistake(message));
+        }
+        Ok(Settings {
+            policy: self.policy.map_or(Ok(usual.policy), Policy::named)?,
+            memory_bytes: self.memory_bytes.unwrap_or(usual.memory_bytes),
+            budget: self.budget.unwrap_or(usual.budget),
+            lanes: self.lanes.unwrap_or(usual.lanes),
+            patience: self.patience.unwrap_or(usual.patience),
+            ..usual
+        })
+    }
+}
+
+fn mistake(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}
+
+fn is_budget(budget: f64) -> bool {
+    budget.is_finite() && budget >= 1.0
 }
 
 /// Settings of a [`Reader`](crate::Reader).
@@ -107,7 +164,7 @@ impl Settings {
         self.memory_bytes = self.memory_bytes.max(2 * self.page_bytes);
         self.segment_bytes = self.segment_bytes.max(self.page_bytes);
         self.lanes = self.lanes.clamp(1, READ_LANES_MAX);
-        if !(self.budget.is_finite() && self.budget >= 1.0) {
+        if !is_budget(self.budget) {
             self.budget = READ_BUDGET;
         }
         if !(self.bulk_share.is_finite() && self.bulk_share >= 0.0) {
@@ -119,5 +176,37 @@ impl Settings {
     /// True if nothing may be moved but what calls want.
     pub(crate) fn is_exact(&self) -> bool {
         self.budget <= 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_that_are_not_made_are_the_usual_ones() {
+        assert_eq!(Choices::default().settings().unwrap(), Settings::default());
+        let choices =
+            Choices { policy: Some("lazy"), lanes: Some(3), budget: Some(1.0), ..Choices::default() };
+        let wanted = Settings { lanes: 3, budget: 1.0, ..Settings::forced(Policy::Lazy) };
+        assert_eq!(choices.settings().unwrap(), wanted);
+    }
+
+    #[test]
+    fn choices_that_cannot_be_are_mistakes() {
+        let usual = Choices::default();
+        let wrong = [
+            (Choices { policy: Some("quick"), ..usual }, "adaptive, direct"),
+            (Choices { budget: Some(0.5), ..usual }, "0.5"),
+            (Choices { budget: Some(f64::NAN), ..usual }, "NaN"),
+            (Choices { budget: Some(f64::INFINITY), ..usual }, "inf"),
+            (Choices { lanes: Some(0), ..usual }, "1 to 16"),
+            (Choices { lanes: Some(17), ..usual }, "17"),
+        ];
+        for (choices, said) in wrong {
+            let error = choices.settings().unwrap_err();
+            assert_eq!((error.kind(), error.whose_fault()), (ErrorKind::Usage, Fault::Caller));
+            assert!(error.message().contains(said), "{error}");
+        }
     }
 }

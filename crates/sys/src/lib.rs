@@ -1,6 +1,6 @@
 //! Safe faces of the system calls that Rust's libraries do not offer, and page-aligned memory.
 //!
-//! The only crate with `unsafe`. Each item has a safe signature and says what happens where the
+//! The only crate with `unsafe`, but for the boundary of `capi`. Each item has a safe signature and says what happens where the
 //! kernel lacks the feature. Most system calls need no unsafe: `rustix` wraps them, and is used directly.
 
 mod aligned;

@@ -4,7 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// CPU time of all threads of this process so far, user and system together.
@@ -80,6 +82,50 @@ pub fn keep_descriptors() {
     unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
+/// A process that was forked from one that watches forks.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Has [`is_forked`] tell the children of forks from now on. Twice is as good as once.
+pub fn watch_forks() -> io::Result<()> {
+    extern "C" fn in_child() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the handler stores a number, which is all that it may do in the child of a process with threads.
+    match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// True in a process that was forked, by `fork` of the C library, from one that had called [`watch_forks`] before.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Does something while this thread has all signals blocked, as the threads that it begins will have them for ever. Those that come
+/// for the process meanwhile go to its other threads, or wait.
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    struct Before(libc::sigset_t);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: it is what was there before.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+        }
+    }
+    let (mut all, mut before) = (MaybeUninit::<libc::sigset_t>::zeroed(), MaybeUninit::zeroed());
+    // SAFETY: both sets are writable; all-zero bytes are a valid set, so that `before` is one whatever the call answers.
+    let before = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
+            0 => Before(before.assume_init()),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    };
+    let done = work();
+    drop(before);
+    Ok(done)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -97,5 +143,41 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(at));
         }
         assert!(super::cpu_time() > before, "{sum}");
+    }
+
+    #[test]
+    fn threads_that_begin_with_signals_blocked_keep_them_so() {
+        // What the kernel says of a thread: a bit for each signal from 1 on.
+        let blocked = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+            u64::from_str_radix(mask, 16).unwrap()
+        };
+        let before = blocked();
+        let begin = || std::thread::spawn(blocked).join().unwrap();
+        let inside = super::with_signals_blocked(begin).unwrap();
+        let of = |signal: libc::c_int| 1_u64 << (signal - 1);
+        for signal in [libc::SIGINT, libc::SIGPIPE, libc::SIGALRM, libc::SIGCHLD] {
+            assert_ne!(inside & of(signal), 0);
+        }
+        assert_eq!((blocked(), begin()), (before, before));
+    }
+
+    #[test]
+    fn a_fork_is_told_in_the_child_alone() {
+        super::watch_forks().unwrap();
+        super::watch_forks().unwrap();
+        // SAFETY: the child looks at a number and ends.
+        let child = unsafe {
+            match libc::fork() {
+                0 => libc::_exit(if super::is_forked() { 7 } else { 8 }),
+                child => child,
+            }
+        };
+        let mut status = 0;
+        // SAFETY: the status is written there.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(libc::WEXITSTATUS(status), 7);
+        assert!(!super::is_forked());
     }
 }

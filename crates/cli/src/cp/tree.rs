@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use gridlane_client::credentials::Lasting;
 use gridlane_client::{
-    FailedList, Lister, NameList, Roots, Separator, TreeReport, TreeSpec, copy_tree, resolve_roots,
+    FailedList, Lister, NameList, Roots, Separator, TreeReport, TreeSpec, copy_tree, current_dir,
+    resolve_roots,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
-use super::{command_line, current_dir, existing, options, stop_signal, wish};
+use super::{command_line, existing, options, stop_signal, wish};
 use crate::args::{CpArgs, Links, Preserve};
 use crate::events::TreeJson;
 use crate::files::parse;

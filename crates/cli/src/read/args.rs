@@ -116,10 +116,9 @@ fn parse_policies(text: &str) -> std::result::Result<Policies, String> {
     if text == "all" {
         return Ok(Policies(Policy::ALL.to_vec()));
     }
-    let names = || Policy::ALL.map(Policy::name).join(", ");
     Policy::named(text)
         .map(|policy| Policies(vec![policy]))
-        .ok_or_else(|| format!("there is no policy {text:?}: {}, or all", names()))
+        .map_err(|error| format!("{}, or all", error.message()))
 }
 
 fn parse_budget(text: &str) -> std::result::Result<f64, String> {

@@ -11,6 +11,7 @@ mod support;
 mod answers;
 mod at_the_prompt;
 mod auth_ops;
+mod c_abi;
 mod commands;
 mod credentials;
 mod curl_to_serve;
