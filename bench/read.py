@@ -24,6 +24,7 @@ import read_simulated
 import read_wan
 from processes import Xrootd, run_client
 from read_runs import Failed, Outcome
+from report import machine, write_json
 from running import Serve, generate, make_old
 from wan_lab import Lab, Place, Shelf
 from wan_long import SITE, scenario
@@ -103,16 +104,21 @@ class Bench:
 
     def run(self):
         run = Run("read", self.options)
-        rows = []
+        rows, facts = [], machine()
+        so_far = ROOT / "bench/results/read-so-far.json"
         try:
             for row in self.chosen():
                 rows.append(self.measure(row))
+                # A run takes an hour, and what ends it may not ask.
+                write_json(so_far, facts, rows, failures=self.failures)
         finally:
             self.leave()
         rows = [*rows, *self.of_all_traces(rows)]
         judged = [figure | {"name": f"{row['name']}: {figure['what']}"} for row in rows for figure in row["figures"]]
         page = lambda path, facts, stolen: read_report.write_page(path, self.options.command, facts, rows, self.failures, stolen)  # noqa: E731
-        return run.finish(rows=rows_for_json(rows), write_page=page, judged=judged, failures=self.failures)
+        code = run.finish(rows_for_json(rows), page, judged, failures=self.failures)
+        so_far.unlink()
+        return code
 
     def measure(self, row):
         began = time.monotonic()
