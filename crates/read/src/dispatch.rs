@@ -55,6 +55,7 @@ impl<P: Payload> Reader<P> {
         if self.failed.is_some() {
             return;
         }
+        self.follow_format();
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
         if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
@@ -115,7 +116,9 @@ impl<P: Payload> Reader<P> {
             Policy::Copy => self.fills.push_back(Fill::new(whole, Purpose::Forced, true)),
             Policy::Adaptive if !self.settings.is_exact() => {
                 let holds_bytes = self.path().holds_bytes() as u64;
-                if size_bytes <= holds_bytes.min(self.settings.memory_bytes / 2) {
+                let comes_whole = size_bytes <= holds_bytes.min(self.settings.memory_bytes / 2);
+                self.begin_outline(size_bytes, comes_whole);
+                if comes_whole {
                     self.fills.push_back(Fill::new(whole, Purpose::SmallFile, false));
                     return;
                 }
@@ -234,12 +237,13 @@ impl<P: Payload> Reader<P> {
             let free = self.free_parts(range);
             let Some(part) = free.first().copied() else { continue };
             let bytes: u64 = free.iter().map(|part| part.len()).sum();
-            if purpose == Purpose::Ahead && self.fill_is_near(part, &path) {
+            if is_ahead && self.fill_is_near(part, &path) {
                 continue;
             }
-            let spare_bytes = if purpose == Purpose::Ahead { self.budget.spare_bytes() } else { u64::MAX };
+            let spare_bytes = if is_ahead { self.budget.spare_bytes() } else { u64::MAX };
             let is_under_way = || self.requests.values().any(|request| request.purpose == purpose);
             if spare_bytes == 0 || (spare_bytes < bytes.min(AHEAD_BYTES_MIN) && is_under_way()) {
+            let is_ahead = purpose == Purpose::Ahead;
                 self.ahead.push_front((range, purpose));
                 return;
             }
@@ -248,13 +252,34 @@ impl<P: Payload> Reader<P> {
                 return;
             };
             let lane = &self.lanes[&id];
-            let bytes_max = self.request_bytes(bytes, lane, &path).min(room).min(spare_bytes);
-            // Small parts that are next to each other in the queue are one vector.
-            let elements_max = lane.abilities.map_or(1, |abilities| abilities.elements_max);
-            let (now_part, _) = part.split_at(part.start().saturating_add(bytes_max));
-            let mut ranges = vec![now_part];
-            let mut taken = now_part.len();
-            if now_part == range {
+            let share = self.request_bytes(bytes, lane, &path);
+            let bytes_max = if !is_ahead && room < share && self.calls_are_under_way() {
+                // Lanes have little room beside the requests of calls: it would be many small requests.
+                READ_REQUEST_BYTES
+            } else {
+                share.min(room).min(spare_bytes)
+            };
+            // Parts between which some bytes are there, and small ones that are next to each other in the queue, are one vector.
+            let elements_max = lane.abilities.map_or(1, |abilities| abilities.elements_max).max(1);
+            let element_bytes_max = match (elements_max, lane.abilities) {
+                (2.., Some(abilities)) => abilities.element_bytes_max.max(1),
+                _ => u64::MAX,
+            };
+            let (mut ranges, mut taken): (Vec<ByteRange>, u64) = (Vec::new(), 0);
+            for part in free.iter().take(elements_max) {
+                let now_bytes = (bytes_max - taken).min(element_bytes_max);
+                if now_bytes == 0 {
+                    break;
+                }
+                let (now_part, rest) = part.split_at(part.start().saturating_add(now_bytes));
+                ranges.push(now_part);
+                taken += now_part.len();
+                if !rest.is_empty() {
+                    break;
+                }
+            }
+            let reached = ranges.last().map_or(range.end(), |last| last.end());
+            if free.last().is_none_or(|last| last.end() <= reached) {
                 while ranges.len() < elements_max && taken < bytes_max {
                     let Some(&(next, other)) = self.ahead.front() else { break };
                     let follows = ranges.last().is_some_and(|last| next.start() > last.end());
@@ -267,7 +292,7 @@ impl<P: Payload> Reader<P> {
                     ranges.push(next);
                 }
             } else {
-                let (_, rest) = range.split_at(now_part.end());
+                let (_, rest) = range.split_at(reached);
                 if !rest.is_empty() {
                     self.ahead.push_front((rest, purpose));
                 }
@@ -284,9 +309,14 @@ impl<P: Payload> Reader<P> {
         let near = OUTSTANDING_PATHS * path.holds_bytes();
         part.start() >= bulk.cursor && part.start() - bulk.cursor <= near as u64
     }
+    /// True if requests of calls are under way.
+    fn calls_are_under_way(&self) -> bool {
+        !self.waits.is_empty() && self.requests.values().any(|request| request.purpose == Purpose::Demand)
+    }
+
 
     /// The parts of `range` that are neither there, nor on their way, nor queued.
-    fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
+    pub(crate) fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
         for gap in self.pages.present().gaps(range) {
             self.stored.ranges.gaps(gap).for_each(|far| self.owed.missing(far, &mut free));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 
 use crate::budget::Purpose;
+use crate::format::Format;
 use crate::settings::Policy;
 
 /// The record of one file.
@@ -15,6 +16,8 @@ pub struct Explain {
     pub policy: Policy,
     /// Size of the file in bytes, if it is known.
     pub size_bytes: Option<u64>,
+    /// The format that its first bytes were recognised as.
+    pub format: Option<Format>,
     /// The round trip R in seconds: the smallest to any source, or the default.
     pub round_trip_s: f64,
     /// True if a handshake or an answer has shown it.
@@ -46,7 +49,7 @@ pub struct Explain {
     /// Bytes that calls were given.
     pub delivered_bytes: u64,
     /// Bytes that came, by the purpose that they were asked for.
-    pub moved_bytes: [(Purpose, u64); 6],
+    pub moved_bytes: [(Purpose, u64); 7],
     /// Bytes that calls wanted and that came from the disk.
     pub stored_bytes: u64,
     /// Bytes that came over the network and were kept on the disk.

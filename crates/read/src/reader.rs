@@ -18,6 +18,7 @@ use crate::explain::Explain;
 use crate::fill::Fill;
 use crate::lane::{Lane, Request, Source, State};
 use crate::owed::Owed;
+use crate::outline::Following;
 use crate::pages::Pages;
 use crate::payload::Payload;
 use crate::rental::Rental;
@@ -52,6 +53,7 @@ pub struct Reader<P> {
     pub(crate) fills: VecDeque<Fill>,
     pub(crate) bulk: Option<Fill>,
     pub(crate) streams: Streams,
+    pub(crate) following: Following,
     pub(crate) rental: Rental,
     pub(crate) budget: Budget,
     pub(crate) rate: Rate,
@@ -113,6 +115,7 @@ impl<P: Payload> Reader<P> {
             bulk: None,
             streams: Streams::default(),
             rental: Rental::default(),
+            following: Following::default(),
             budget: Budget::new(settings.budget),
             rate: Rate::new(settings.rate_bytes_per_s),
             element: Element::default(),

@@ -59,7 +59,7 @@ pub struct Settings {
     /// Bytes of a page: what is forgotten at once; a power of two.
     pub page_bytes: u64,
     /// Bytes moved for each byte that calls wanted, at most; 1: exactly what they want, nothing ahead, no gaps, no filling.
-    /// The opening, small files and filling are exempt, and reported by themselves.
+    /// The opening with the metadata of a format, small files and filling are exempt, and reported by themselves.
     pub budget: f64,
     /// Part of the time that fetching the rest takes for which calls may have waited before it begins.
     pub bulk_share: f64,
@@ -73,6 +73,9 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Time without a byte from any source after which reads that wait fail.
     pub patience: Duration,
+    /// The metadata that the file's [format](mod@crate::format) names are fetched just after the opening, where the policy may
+    /// fetch ahead of calls.
+    pub follows_formats: bool,
     /// Bytes per second that the path is taken to carry until it is measured, where an earlier file from there has shown it.
     pub rate_bytes_per_s: Option<f64>,
 }
@@ -94,6 +97,7 @@ impl Default for Settings {
         }
     }
 }
+            follows_formats: true,
 
 impl Settings {
     /// The defaults with another policy.

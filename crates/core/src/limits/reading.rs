@@ -48,6 +48,11 @@ pub const READ_STREAMS_MAX: usize = 8;
 pub const READ_AHEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are read ahead of a stream at most, or twice what the path holds where that is more.
 pub const READ_AHEAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of metadata that the format of a file may name, in all, for them to come just after the opening: the header of a tree with
+/// 2,656 branches that is not compressed has 1.5 MB.
+pub const READ_FORMAT_BYTES: u64 = 2 * 1024 * 1024;
+/// Times that bytes which have come are looked at for places of more metadata.
+pub const READ_FORMAT_STEPS_MAX: u32 = 32;
 /// Ranges that wait to be read ahead, of all streams.
 pub const READ_AHEAD_RANGES_MAX: usize = 1024;
 /// Bytes moved for each byte wanted, at most, unless the application says otherwise.

@@ -24,29 +24,41 @@ pub(crate) fn content(offset: u64) -> u8 {
 
 /// A payload of the simulator.
 pub(crate) trait SimPayload: Payload {
+/// Parts of the file that are made by hand: where each is, and its bytes.
+pub(crate) type Made = Vec<(u64, Vec<u8>)>;
+
     /// The bytes of the file at `range`.
-    fn make(range: ByteRange) -> Self;
+    fn make(range: ByteRange, made: &Made) -> Self;
     /// True if they are those from `offset` on.
-    fn is_right(&self, offset: u64) -> bool;
+    fn is_right(&self, offset: u64, made: &Made) -> bool;
 }
 
 impl SimPayload for Place {
-    fn make(range: ByteRange) -> Place {
+    fn make(range: ByteRange, _: &Made) -> Place {
         Place { at: range.start(), len: range.len() }
     }
 
-    fn is_right(&self, offset: u64) -> bool {
+    fn is_right(&self, offset: u64, _: &Made) -> bool {
         self.at == offset
     }
 }
 
 impl SimPayload for Vec<u8> {
-    fn make(range: ByteRange) -> Vec<u8> {
-        (range.start()..range.end()).map(content).collect()
+    fn make(range: ByteRange, made: &Made) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (range.start()..range.end()).map(content).collect();
+        for (at, own) in made {
+            let part = ByteRange::at(*at, own.len() as u64).intersection(range);
+            if !part.is_empty() {
+                let (to, from) = ((part.start() - range.start()) as usize, (part.start() - at) as usize);
+                let len = part.len() as usize;
+                bytes[to..to + len].copy_from_slice(&own[from..from + len]);
+            }
+        }
+        bytes
     }
 
-    fn is_right(&self, offset: u64) -> bool {
-        self.iter().zip(offset..).all(|(byte, at)| *byte == content(at))
+    fn is_right(&self, offset: u64, made: &Made) -> bool {
+        *self == Vec::make(ByteRange::at(offset, self.len() as u64), made)
     }
 }
 
@@ -359,7 +371,7 @@ impl<P: SimPayload> Sim<P> {
             Action::Recall { ranges } => panic!("nothing is stored here: {ranges:?}"),
             Action::Close { lane } => self.break_connection(lane, Loss::Closed),
             Action::Bytes { read, index, offset, payload } => {
-                assert!(payload.is_right(offset), "wrong bytes at {offset}");
+                assert!(payload.is_right(offset, &self.made), "wrong bytes at {offset}");
                 let call = self.calls.get_mut(&read).expect("bytes come for calls that wait");
                 let range = ByteRange::at(offset, payload.len_bytes());
                 assert!(call.ranges[index].contains(range) && !call.is_done[index]);
@@ -589,11 +601,12 @@ impl<P: SimPayload> Sim<P> {
             if let Some((_, rest)) = self.asked.get_mut(&request) {
                 rest.remove(part);
             }
-            self.reader.handle(now, Event::Part { request, offset: part.start(), payload: P::make(part) });
+            let payload = P::make(part, &self.made);
+            self.reader.handle(now, Event::Part { request, offset: part.start(), payload });
             if server.adds_strays && part.end() + 10 < self.size_bytes {
                 let stray = ByteRange::at(part.end(), 7);
-                self.reader
-                    .handle(now, Event::Part { request, offset: stray.start(), payload: P::make(stray) });
+                let payload = P::make(stray, &self.made);
+                self.reader.handle(now, Event::Part { request, offset: stray.start(), payload });
             }
         }
         if is_last && self.asked.contains_key(&request) {

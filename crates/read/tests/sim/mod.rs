@@ -19,7 +19,7 @@ mod server;
 mod traces;
 
 pub(crate) use cases::config;
-pub(crate) use engine::{App, Outcome, Sim, SimPayload, Timed, content};
+pub(crate) use engine::{App, Made, Outcome, Sim, SimPayload, Timed, content};
 pub(crate) use server::{MB, Place, Server};
 pub(crate) use traces::{Trace, traces};
 
