@@ -61,6 +61,7 @@ impl<P: Payload> Reader<P> {
             self.let_lanes_go();
             return;
         }
+        self.rest(now);
         self.open_lanes(now);
         self.begin_file();
         self.send_demand(now);
@@ -72,11 +73,14 @@ impl<P: Payload> Reader<P> {
 
     // --- Lanes -----------------------------------------------------------------------------------
 
-    /// Opens lanes until there are as many as the settings say, turn about to all sources that are
-    /// usable, and first to those that have failed least: with a single lane, too, each is tried.
+    /// Opens lanes until there are as many as are wanted, turn about to all sources that are usable, and first to those that have
+    /// failed least: with a single lane, too, each is tried. A suspect lane is not one of those that are wanted.
     fn open_lanes(&mut self, now: Time) {
         let live = |lane: &&Lane| lane.state != State::Closing;
-        while self.lanes.values().filter(live).count() < self.settings.lanes {
+        let wanted = self.lanes_wanted();
+        while self.lanes.values().filter(live).count() < self.settings.lanes
+            && self.lanes.values().filter(live).filter(|lane| !lane.is_suspect).count() < wanted
+        {
             let count = |id: usize| {
                 self.lanes.values().filter(live).filter(|lane| lane.source.0 as usize == id).count()
             };
@@ -239,11 +243,11 @@ impl<P: Payload> Reader<P> {
             let bytes: u64 = free.iter().map(|part| part.len()).sum();
             if is_ahead && self.fill_is_near(part, &path) {
                 continue;
+            let is_ahead = purpose == Purpose::Ahead;
             }
             let spare_bytes = if is_ahead { self.budget.spare_bytes() } else { u64::MAX };
             let is_under_way = || self.requests.values().any(|request| request.purpose == purpose);
             if spare_bytes == 0 || (spare_bytes < bytes.min(AHEAD_BYTES_MIN) && is_under_way()) {
-            let is_ahead = purpose == Purpose::Ahead;
                 self.ahead.push_front((range, purpose));
                 return;
             }
@@ -305,15 +309,15 @@ impl<P: Payload> Reader<P> {
     /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
     fn fill_is_near(&self, part: ByteRange, path: &Path) -> bool {
         let whole = ByteRange::new(0, self.size_bytes.unwrap_or(0));
-        let Some(bulk) = self.bulk.as_ref().filter(|bulk| bulk.range == whole) else { return false };
-        let near = OUTSTANDING_PATHS * path.holds_bytes();
-        part.start() >= bulk.cursor && part.start() - bulk.cursor <= near as u64
-    }
     /// True if requests of calls are under way.
     fn calls_are_under_way(&self) -> bool {
         !self.waits.is_empty() && self.requests.values().any(|request| request.purpose == Purpose::Demand)
     }
 
+        let Some(bulk) = self.bulk.as_ref().filter(|bulk| bulk.range == whole) else { return false };
+        let near = OUTSTANDING_PATHS * path.holds_bytes();
+        part.start() >= bulk.cursor && part.start() - bulk.cursor <= near as u64
+    }
 
     /// The parts of `range` that are neither there, nor on their way, nor queued.
     pub(crate) fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {

@@ -16,9 +16,10 @@ use crate::cost::Path;
 use crate::estimate::{Element, Rate};
 use crate::explain::Explain;
 use crate::fill::Fill;
+use crate::idle::Idle;
 use crate::lane::{Lane, Request, Source, State};
-use crate::owed::Owed;
 use crate::outline::Following;
+use crate::owed::Owed;
 use crate::pages::Pages;
 use crate::payload::Payload;
 use crate::rental::Rental;
@@ -52,8 +53,9 @@ pub struct Reader<P> {
     /// Long ranges that are brought from their beginning on.
     pub(crate) fills: VecDeque<Fill>,
     pub(crate) bulk: Option<Fill>,
-    pub(crate) streams: Streams,
     pub(crate) following: Following,
+    pub(crate) idle: Idle,
+    pub(crate) streams: Streams,
     pub(crate) rental: Rental,
     pub(crate) budget: Budget,
     pub(crate) rate: Rate,
@@ -113,9 +115,10 @@ impl<P: Payload> Reader<P> {
             ahead: VecDeque::new(),
             fills: VecDeque::new(),
             bulk: None,
+            following: Following::default(),
+            idle: Idle::default(),
             streams: Streams::default(),
             rental: Rental::default(),
-            following: Following::default(),
             budget: Budget::new(settings.budget),
             rate: Rate::new(settings.rate_bytes_per_s),
             element: Element::default(),
@@ -338,6 +341,7 @@ impl<P: Payload> Reader<P> {
     /// Words about reads to come.
     pub fn hint(&mut self, hint: Hint) {
         self.is_dirty = true;
+        self.idle.wake();
         match hint {
             Hint::Soon(ranges) => {
                 let soon = ranges.into_iter().map(|range| (range, Purpose::Ahead));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{
-    READ_BUDGET, READ_BULK_SHARE, READ_HEAD_BYTES, READ_LANES, READ_LANES_MAX, READ_MEMORY_BYTES,
+    READ_BUDGET, READ_BULK_SHARE, READ_HEAD_BYTES, READ_IDLE, READ_LANES, READ_LANES_MAX, READ_MEMORY_BYTES,
     READ_PAGE_BYTES, READ_PATIENCE, READ_SEGMENT_BYTES, READ_TAIL_BYTES,
 };
 
@@ -65,17 +65,21 @@ pub struct Settings {
     pub bulk_share: f64,
     /// Connections for the file, of all sources together.
     pub lanes: usize,
+    /// Connections that are opened with the file, before it is known what is wanted: all of them, unless many files are open.
+    pub lanes_at_first: usize,
+    /// Time without anything to do after which all connections but one are given up.
+    pub idle: Duration,
     /// Bytes of the head that come with the opening.
     pub head_bytes: u64,
     /// Bytes of the tail that come with the opening.
     pub tail_bytes: u64,
+    /// The metadata that the file's [format](mod@crate::format) names are fetched just after the opening, where the policy may
+    /// fetch ahead of calls.
+    pub follows_formats: bool,
     /// Bytes of a segment of [`Policy::Lazy`].
     pub segment_bytes: u64,
     /// Time without a byte from any source after which reads that wait fail.
     pub patience: Duration,
-    /// The metadata that the file's [format](mod@crate::format) names are fetched just after the opening, where the policy may
-    /// fetch ahead of calls.
-    pub follows_formats: bool,
     /// Bytes per second that the path is taken to carry until it is measured, where an earlier file from there has shown it.
     pub rate_bytes_per_s: Option<f64>,
 }
@@ -89,15 +93,17 @@ impl Default for Settings {
             budget: READ_BUDGET,
             bulk_share: READ_BULK_SHARE,
             lanes: READ_LANES,
+            lanes_at_first: READ_LANES_MAX,
+            idle: READ_IDLE,
             head_bytes: READ_HEAD_BYTES,
             tail_bytes: READ_TAIL_BYTES,
+            follows_formats: true,
             segment_bytes: READ_SEGMENT_BYTES,
             patience: READ_PATIENCE,
             rate_bytes_per_s: None,
         }
     }
 }
-            follows_formats: true,
 
 impl Settings {
     /// The defaults with another policy.
@@ -111,6 +117,7 @@ impl Settings {
         self.memory_bytes = self.memory_bytes.max(2 * self.page_bytes);
         self.segment_bytes = self.segment_bytes.max(self.page_bytes);
         self.lanes = self.lanes.clamp(1, READ_LANES_MAX);
+        self.lanes_at_first = self.lanes_at_first.clamp(1, self.lanes);
         if !(self.budget.is_finite() && self.budget >= 1.0) {
             self.budget = READ_BUDGET;
         }

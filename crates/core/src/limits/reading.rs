@@ -25,6 +25,12 @@ pub const READ_CALLS_MAX: usize = 65_536;
 pub const READ_LANES_MAX: usize = 16;
 /// Connections for one file unless the application says otherwise.
 pub const READ_LANES: usize = 8;
+/// Time without anything to do after which a file has one connection, as small files of other programs have none: Apache closes
+/// what is idle for as long. The next large read costs some round trips for it.
+pub const READ_IDLE: Duration = Duration::from_secs(5);
+/// Connections of all files of a process while which a file is opened with all of its connections at once: a process may have
+/// 1,024 descriptors. Where there are more, a file is opened with one, and has others when it needs them.
+pub const READ_LANES_EAGER_MAX: usize = 256;
 /// Replicas that are used at the same time.
 pub const READ_SOURCES_MAX: usize = 64;
 /// Requests of one lane that are not answered in full.
@@ -42,17 +48,17 @@ pub const READ_HEAD_BYTES: u64 = 64 * 1024;
 /// Bytes of the tail of a file that come with its opening: Parquet's footer, and the header of ROOT's tree, of 252 kB in a file
 /// of 212 MB.
 pub const READ_TAIL_BYTES: u64 = 256 * 1024;
+/// Bytes of metadata that the format of a file may name, in all, for them to come just after the opening: the header of a tree with
+/// 2,656 branches that is not compressed has 1.5 MB.
+pub const READ_FORMAT_BYTES: u64 = 2 * 1024 * 1024;
+/// Times that bytes which have come are looked at for places of more metadata.
+pub const READ_FORMAT_STEPS_MAX: u32 = 32;
 /// Streams of reads that are followed in one file at the same time: a program reads a few columns in parallel.
 pub const READ_STREAMS_MAX: usize = 8;
 /// Bytes that are read ahead of a stream at first; each hit doubles them.
 pub const READ_AHEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are read ahead of a stream at most, or twice what the path holds where that is more.
 pub const READ_AHEAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Bytes of metadata that the format of a file may name, in all, for them to come just after the opening: the header of a tree with
-/// 2,656 branches that is not compressed has 1.5 MB.
-pub const READ_FORMAT_BYTES: u64 = 2 * 1024 * 1024;
-/// Times that bytes which have come are looked at for places of more metadata.
-pub const READ_FORMAT_STEPS_MAX: u32 = 32;
 /// Ranges that wait to be read ahead, of all streams.
 pub const READ_AHEAD_RANGES_MAX: usize = 1024;
 /// Bytes moved for each byte wanted, at most, unless the application says otherwise.

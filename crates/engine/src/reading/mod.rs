@@ -41,3 +41,4 @@ pub use gridlane_read::{Explain, Hint, Policy, Purpose, Settings};
 pub use gridlane_store::sparse::{SparseCache, SparseLimits};
 pub use options::{ReadCache, ReadOptions};
 pub use proof::Proof;
+pub(crate) use lane::forget;

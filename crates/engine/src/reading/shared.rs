@@ -174,7 +174,7 @@ impl Shared {
                 let (sender, commands) = mpsc::unbounded_channel();
                 state.lanes.insert(lane, sender);
                 let Some(source) = self.sources.get(source.0 as usize).cloned() else { return };
-                let lane = Lane { id: lane, source, shared: Arc::clone(self) };
+                let lane = Lane { id: lane, source, shared: Arc::clone(self), _counted: Lanes::begin() };
                 self.runtime.spawn(lane.run(commands));
             }
             Action::Request { lane, request, ranges } => {

@@ -22,13 +22,13 @@ pub(crate) fn content(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-/// A payload of the simulator.
-pub(crate) trait SimPayload: Payload {
 /// Parts of the file that are made by hand: where each is, and its bytes.
 pub(crate) type Made = Vec<(u64, Vec<u8>)>;
 
     /// The bytes of the file at `range`.
     fn make(range: ByteRange, made: &Made) -> Self;
+/// A payload of the simulator.
+pub(crate) trait SimPayload: Payload {
     /// True if they are those from `offset` on.
     fn is_right(&self, offset: u64, made: &Made) -> bool;
 }
@@ -109,6 +109,8 @@ pub(crate) struct Outcome {
     pub(crate) connections: usize,
     /// When the first range of the first call was complete.
     pub(crate) first_range_s: Option<f64>,
+    /// When there was one more or one less, and how many there were then.
+    pub(crate) connections_by: Vec<(f64, usize)>,
     /// Bytes that each server sent.
     pub(crate) sent_bytes: Vec<u64>,
     /// Requests taken back.
@@ -138,6 +140,9 @@ enum Happening {
 
 struct Entry(f64, u64, Happening);
 
+    Hint(Hint),
+    /// A connection may have been idle for too long.
+    Idle(LaneId),
 impl PartialEq for Entry {
     fn eq(&self, other: &Entry) -> bool {
         self.cmp(other).is_eq()
@@ -176,6 +181,8 @@ struct Connection {
 
 #[derive(Default)]
 struct Pending {
+    /// When something was last sent on it.
+    used_s: f64,
     index: usize,
     ranges: Vec<ByteRange>,
     got_bytes: Vec<u64>,
@@ -196,6 +203,9 @@ pub(crate) struct Sim<P> {
     now_s: f64,
     count: u64,
     queue: BinaryHeap<Reverse<Entry>>,
+    /// Hints that come later.
+    pub(crate) late_hints: Vec<(f64, Hint)>,
+    pub(crate) made: Made,
     connections: BTreeMap<LaneId, Connection>,
     /// When the path and the processor of each server are free.
     path_free_s: Vec<f64>,
@@ -239,6 +249,8 @@ impl<P: SimPayload> Sim<P> {
             names: BTreeMap::new(),
             outcome: Outcome {
                 finish_s: 0.0,
+            late_hints: Vec::new(),
+            made: Made::new(),
                 explain: Explain::default(),
                 failures: Vec::new(),
                 gave_up: false,
@@ -260,6 +272,7 @@ impl<P: SimPayload> Sim<P> {
 
     fn later(&mut self, at_s: f64, happening: Happening) {
         self.count += 1;
+                connections_by: Vec::new(),
         self.queue.push(Reverse(Entry(at_s.max(self.now_s), self.count, happening)));
     }
 
@@ -283,6 +296,9 @@ impl<P: SimPayload> Sim<P> {
         let mut ended = 0;
         loop {
             let before = ended;
+        for (at_s, hint) in std::mem::take(&mut self.late_hints) {
+            self.later(at_s, Happening::Hint(hint));
+        }
             ended += self.obey();
             // A program opens the file first: it has its size then.
             let may_begin = self.reader.size_bytes().is_some() || ended > 0 || self.now_s > 60.0;
@@ -430,8 +446,10 @@ impl<P: SimPayload> Sim<P> {
     }
 
     fn ask(&mut self, lane: LaneId, request: RequestId, ranges: Vec<ByteRange>) {
+            used_s: self.now_s,
         let connection = &self.connections[&lane];
         let server = &self.servers[connection.source];
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         assert!(connection.is_open && !ranges.is_empty());
         assert!(ranges.len() <= server.elements_max);
         assert!(ranges.iter().all(|range| !range.is_empty() && range.end() <= self.size_bytes));
@@ -497,6 +515,7 @@ impl<P: SimPayload> Sim<P> {
             Happening::Ready(lane) => {
                 let Some(connection) = self.connections.get_mut(&lane) else { return };
                 connection.is_open = true;
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
                 let source = connection.source;
                 let server = &self.servers[source];
                 let abilities = Abilities {
@@ -514,6 +533,7 @@ impl<P: SimPayload> Sim<P> {
                 if self.connections.remove(&lane).is_some() {
                     self.reader
                         .handle(now, Event::Lost { lane, loss, error: Error::new(kind, "no connection") });
+                connection.used_s = self.now_s;
                 }
             }
             Happening::Dead(source) => {
@@ -524,6 +544,9 @@ impl<P: SimPayload> Sim<P> {
             }
             Happening::Asked(lane, request, ranges) => {
                 let size_bytes = self.size_bytes;
+                if let Some(limit_s) = server.closes_idle_after_s {
+                    self.later(self.now_s + limit_s, Happening::Idle(lane));
+                }
                 if let Some(connection) = self.connections.get_mut(&lane) {
                     let server = &self.servers[connection.source];
                     let left = server.cuts_after_bytes.unwrap_or(u64::MAX);
@@ -541,8 +564,14 @@ impl<P: SimPayload> Sim<P> {
                     self.send(lane);
                 }
             }
+                let now_s = self.now_s;
             Happening::Acknowledged(lane, bytes) => {
                 if let Some(connection) = self.connections.get_mut(&lane) {
+                    let limit_s = server.forgets_idle_after_s.unwrap_or(f64::INFINITY);
+                    if connection.used_s + limit_s < now_s {
+                        return;
+                    }
+                    connection.used_s = now_s;
                     let server = &self.servers[connection.source];
                     let waits_s = (server.round_trip_s / 8.0).clamp(0.004, 0.016);
                     let full_bytes = server.rate * (server.round_trip_s + waits_s);
@@ -580,6 +609,16 @@ impl<P: SimPayload> Sim<P> {
     ) {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&lane) else { return };
+            Happening::Hint(hint) => self.reader.hint(hint),
+            Happening::Idle(lane) => {
+                let limit_s = |connection: &Connection| self.servers[connection.source].closes_idle_after_s;
+                let is_over = self.connections.get(&lane).is_some_and(|connection| {
+                    limit_s(connection).is_some_and(|limit_s| connection.used_s + limit_s <= self.now_s)
+                });
+                if is_over {
+                    self.break_connection(lane, Loss::Ended);
+                }
+            }
         let server = self.servers[connection.source].clone();
         if server.silent_from_s.is_some_and(|from_s| from_s <= self.now_s) {
             return;
@@ -604,6 +643,11 @@ impl<P: SimPayload> Sim<P> {
             let payload = P::make(part, &self.made);
             self.reader.handle(now, Event::Part { request, offset: part.start(), payload });
             if server.adds_strays && part.end() + 10 < self.size_bytes {
+        connection.used_s = self.now_s;
+        if let Some(limit_s) = server.closes_idle_after_s {
+            self.count += 1;
+            self.queue.push(Reverse(Entry(self.now_s + limit_s, self.count, Happening::Idle(lane))));
+        }
                 let stray = ByteRange::at(part.end(), 7);
                 let payload = P::make(stray, &self.made);
                 self.reader.handle(now, Event::Part { request, offset: stray.start(), payload });
