@@ -86,8 +86,11 @@ impl<P: Payload> Reader<P> {
             };
             let is_all_rangeless = self.sources.iter().all(|source| source.is_dead || source.is_rangeless);
             let usable = self.sources.iter().enumerate().filter(|(id, source)| {
-                let lanes_max =
-                    if source.is_rangeless { usize::from(is_all_rangeless) } else { source.lanes_max };
+                let lanes_max = match (source.is_rangeless, source.is_doubted) {
+                    (true, _) => usize::from(is_all_rangeless),
+                    (false, true) => 1,
+                    (false, false) => source.lanes_max,
+                };
                 source.is_usable(now) && count(*id) < lanes_max
             });
             let least = usable.map(|(id, source)| (count(id), source.failures, id)).min();
@@ -240,10 +243,10 @@ impl<P: Payload> Reader<P> {
             let range = if range.start() < size_bytes { range.split_at(size_bytes).0 } else { continue };
             let free = self.free_parts(range);
             let Some(part) = free.first().copied() else { continue };
+            let is_ahead = purpose == Purpose::Ahead;
             let bytes: u64 = free.iter().map(|part| part.len()).sum();
             if is_ahead && self.fill_is_near(part, &path) {
                 continue;
-            let is_ahead = purpose == Purpose::Ahead;
             }
             let spare_bytes = if is_ahead { self.budget.spare_bytes() } else { u64::MAX };
             let is_under_way = || self.requests.values().any(|request| request.purpose == purpose);
@@ -306,14 +309,14 @@ impl<P: Payload> Reader<P> {
         }
     }
 
-    /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
-    fn fill_is_near(&self, part: ByteRange, path: &Path) -> bool {
-        let whole = ByteRange::new(0, self.size_bytes.unwrap_or(0));
     /// True if requests of calls are under way.
     fn calls_are_under_way(&self) -> bool {
         !self.waits.is_empty() && self.requests.values().any(|request| request.purpose == Purpose::Demand)
     }
 
+    /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
+    fn fill_is_near(&self, part: ByteRange, path: &Path) -> bool {
+        let whole = ByteRange::new(0, self.size_bytes.unwrap_or(0));
         let Some(bulk) = self.bulk.as_ref().filter(|bulk| bulk.range == whole) else { return false };
         let near = OUTSTANDING_PATHS * path.holds_bytes();
         part.start() >= bulk.cursor && part.start() - bulk.cursor <= near as u64

@@ -22,6 +22,8 @@ pub struct Explain {
     pub round_trip_s: f64,
     /// True if a handshake or an answer has shown it.
     pub round_trip_is_measured: bool,
+    /// True if what was not measured is what an earlier file has shown, and not the default.
+    pub path_is_known: bool,
     /// The rate B of the path in bytes per second: the largest that it has shown, or the default.
     pub rate_bytes_per_s: f64,
     /// True if it was shown.
@@ -109,8 +111,16 @@ impl Explain {
 
 impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |is_measured: bool| if is_measured { "measured" } else { "assumed" };
-        writeln!(f, "policy {}; {} calls, {} ranges", self.policy.name(), self.calls, self.ranges)?;
+        let shown = |is_measured: bool| match (is_measured, self.path_is_known) {
+            (true, _) => "measured",
+            (false, true) => "remembered",
+            (false, false) => "assumed",
+        };
+        write!(f, "policy {}; {} calls, {} ranges", self.policy.name(), self.calls, self.ranges)?;
+        match self.format {
+            Some(format) => writeln!(f, "; format {}", format.name()),
+            None => writeln!(f),
+        }?;
         writeln!(
             f,
             "path: round trip {:.1} ms ({}), {} ({}), element {:.1} us ({}), gaps up to {} filled",

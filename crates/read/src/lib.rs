@@ -24,7 +24,8 @@
 //! - **Budget**: bytes moved for each byte wanted are at most four; the opening, the metadata of a format (within a bound of their
 //!   own), small files and the switch to copying are exempt, and reported by themselves ([`Explain`]).
 //!
-//! R, B and c are measured as it goes, with defaults and in bounds; [`cost`] has the formulas.
+//! R, B and c are measured as it goes, in bounds; until then they are what an earlier file has shown ([`Known`]), or defaults.
+//! [`cost`] has the formulas.
 //!
 //! Sources that are silent, fail or die give back what they owe; when none is left, every call ends with the reason.
 //!
@@ -53,9 +54,8 @@
 //! # Reading order
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
-//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
-//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
-//! [`mod@format`].
+//! `failover`, `idle`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
+//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, `known`, [`cost`], `lane`; [`mod@format`] and `outline`.
 //!
 //! # Memory
 //!
@@ -75,10 +75,12 @@ mod explain;
 mod failover;
 mod fill;
 pub mod format;
+mod idle;
+mod known;
 mod lane;
+mod outline;
 mod owed;
 pub mod pages;
-mod outline;
 mod parts;
 mod payload;
 mod reader;
@@ -95,6 +97,7 @@ pub use budget::Purpose;
 pub use call::{Call, Hint, ReadId};
 pub use event::{Abilities, Event};
 pub use explain::Explain;
+pub use known::{Known, Seen};
 pub use payload::Payload;
 pub use reader::Reader;
 pub use settings::{Policy, Settings};

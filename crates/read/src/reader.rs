@@ -214,7 +214,7 @@ impl<P: Payload> Reader<P> {
             .sources
             .iter()
             .filter(|source| !source.is_dead)
-            .filter_map(|source| source.round_trip.known_s());
+            .filter_map(|source| source.round_trip.expected_s());
         known.reduce(f64::min).unwrap_or(gridlane_core::limits::READ_ROUND_TRIP_S)
     }
 

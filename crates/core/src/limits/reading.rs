@@ -84,6 +84,12 @@ pub const READ_ROUND_TRIP_S: f64 = 0.03;
 pub const READ_ELEMENT_S: f64 = 9e-6;
 /// The smallest and the largest cost of an element that a measurement is believed of, in seconds.
 pub const READ_ELEMENT_S_RANGE: (f64, f64) = (0.1e-6, 1e-3);
+/// Time in which what an earlier file has shown of a path loses half of what it is worth: other traffic comes and goes in minutes.
+pub const READ_KNOWN_HALF_LIFE: Duration = Duration::from_secs(300);
+/// Time for which the largest of the rates that files have shown of a path counts: several that are read at once share it.
+pub const READ_KNOWN_SHARED: Duration = Duration::from_secs(60);
+/// Time between two moments at which a file that is read tells what it has shown of its path.
+pub const READ_LEARN_EVERY: Duration = Duration::from_secs(1);
 /// Time without a byte from any source after which reads that wait fail.
 pub const READ_PATIENCE: Duration = Duration::from_secs(60);
 /// Failures of a source in a row after which it is not used any more, where another one is left.

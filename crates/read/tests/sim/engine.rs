@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, Error, ErrorKind, RangeSet, Time};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
-use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Payload, ReadId, Reader, Settings};
+use gridlane_read::{
+    Abilities, Action, Call, Event, Explain, Hint, Known, Payload, ReadId, Reader, Settings,
+};
 
 use super::server::{Place, Server};
 
@@ -25,10 +27,10 @@ pub(crate) fn content(offset: u64) -> u8 {
 /// Parts of the file that are made by hand: where each is, and its bytes.
 pub(crate) type Made = Vec<(u64, Vec<u8>)>;
 
-    /// The bytes of the file at `range`.
-    fn make(range: ByteRange, made: &Made) -> Self;
 /// A payload of the simulator.
 pub(crate) trait SimPayload: Payload {
+    /// The bytes of the file at `range`.
+    fn make(range: ByteRange, made: &Made) -> Self;
     /// True if they are those from `offset` on.
     fn is_right(&self, offset: u64, made: &Made) -> bool;
 }
@@ -107,14 +109,16 @@ pub(crate) struct Outcome {
     pub(crate) waiting: usize,
     /// Connections at the end, before the file is closed.
     pub(crate) connections: usize,
-    /// When the first range of the first call was complete.
-    pub(crate) first_range_s: Option<f64>,
     /// When there was one more or one less, and how many there were then.
     pub(crate) connections_by: Vec<(f64, usize)>,
+    /// When the first range of the first call was complete.
+    pub(crate) first_range_s: Option<f64>,
     /// Bytes that each server sent.
     pub(crate) sent_bytes: Vec<u64>,
     /// Requests taken back.
     pub(crate) taken_back: u64,
+    /// What was learned of each server.
+    pub(crate) learned: Vec<Known>,
 }
 
 #[derive(Debug)]
@@ -136,13 +140,13 @@ enum Happening {
     Acknowledged(LaneId, u64),
     Call(usize),
     Cancel(usize),
+    Hint(Hint),
+    /// A connection may have been idle for too long.
+    Idle(LaneId),
 }
 
 struct Entry(f64, u64, Happening);
 
-    Hint(Hint),
-    /// A connection may have been idle for too long.
-    Idle(LaneId),
 impl PartialEq for Entry {
     fn eq(&self, other: &Entry) -> bool {
         self.cmp(other).is_eq()
@@ -177,12 +181,12 @@ struct Connection {
     grows: bool,
     sent_bytes: u64,
     is_open: bool,
+    /// When something was last sent on it.
+    used_s: f64,
 }
 
 #[derive(Default)]
 struct Pending {
-    /// When something was last sent on it.
-    used_s: f64,
     index: usize,
     ranges: Vec<ByteRange>,
     got_bytes: Vec<u64>,
@@ -199,13 +203,13 @@ pub(crate) struct Sim<P> {
     /// Fails when a byte is asked for while it is in flight.
     pub(crate) is_strict: bool,
     pub(crate) hints: Vec<Hint>,
+    /// Hints that come later.
+    pub(crate) late_hints: Vec<(f64, Hint)>,
+    pub(crate) made: Made,
     budget_bytes: u64,
     now_s: f64,
     count: u64,
     queue: BinaryHeap<Reverse<Entry>>,
-    /// Hints that come later.
-    pub(crate) late_hints: Vec<(f64, Hint)>,
-    pub(crate) made: Made,
     connections: BTreeMap<LaneId, Connection>,
     /// When the path and the processor of each server are free.
     path_free_s: Vec<f64>,
@@ -223,10 +227,20 @@ pub(crate) struct Sim<P> {
 
 impl<P: SimPayload> Sim<P> {
     pub(crate) fn new(size_bytes: u64, settings: Settings, servers: &[Server]) -> Sim<P> {
+        Sim::knowing(size_bytes, settings, servers, &vec![Known::default(); servers.len()])
+    }
+
+    /// With what earlier runs have learned of the servers.
+    pub(crate) fn knowing(
+        size_bytes: u64,
+        settings: Settings,
+        servers: &[Server],
+        known: &[Known],
+    ) -> Sim<P> {
         let budget_bytes = settings.memory_bytes;
         let mut reader = Reader::new(settings);
-        servers.iter().for_each(|_| {
-            reader.add_source();
+        known.iter().for_each(|known| {
+            reader.add_source_known(*known);
         });
         Sim {
             reader,
@@ -235,6 +249,8 @@ impl<P: SimPayload> Sim<P> {
             give_up_s: 100_000.0,
             is_strict: true,
             hints: Vec::new(),
+            late_hints: Vec::new(),
+            made: Made::new(),
             budget_bytes,
             now_s: 0.0,
             count: 0,
@@ -249,8 +265,6 @@ impl<P: SimPayload> Sim<P> {
             names: BTreeMap::new(),
             outcome: Outcome {
                 finish_s: 0.0,
-            late_hints: Vec::new(),
-            made: Made::new(),
                 explain: Explain::default(),
                 failures: Vec::new(),
                 gave_up: false,
@@ -258,9 +272,11 @@ impl<P: SimPayload> Sim<P> {
                 owed_bytes: 0,
                 waiting: 0,
                 connections: 0,
+                connections_by: Vec::new(),
                 first_range_s: None,
                 sent_bytes: vec![0; servers.len()],
                 taken_back: 0,
+                learned: Vec::new(),
             },
             checks_parts: std::mem::size_of::<P>() != std::mem::size_of::<Place>(),
         }
@@ -272,7 +288,6 @@ impl<P: SimPayload> Sim<P> {
 
     fn later(&mut self, at_s: f64, happening: Happening) {
         self.count += 1;
-                connections_by: Vec::new(),
         self.queue.push(Reverse(Entry(at_s.max(self.now_s), self.count, happening)));
     }
 
@@ -280,6 +295,9 @@ impl<P: SimPayload> Sim<P> {
     pub(crate) fn run(mut self, app: &App) -> Outcome {
         for hint in std::mem::take(&mut self.hints) {
             self.reader.hint(hint);
+        }
+        for (at_s, hint) in std::mem::take(&mut self.late_hints) {
+            self.later(at_s, Happening::Hint(hint));
         }
         let (calls, mut next): (Vec<Timed>, usize) = match app {
             App::Closed(calls) => {
@@ -296,9 +314,6 @@ impl<P: SimPayload> Sim<P> {
         let mut ended = 0;
         loop {
             let before = ended;
-        for (at_s, hint) in std::mem::take(&mut self.late_hints) {
-            self.later(at_s, Happening::Hint(hint));
-        }
             ended += self.obey();
             // A program opens the file first: it has its size then.
             let may_begin = self.reader.size_bytes().is_some() || ended > 0 || self.now_s > 60.0;
@@ -337,6 +352,8 @@ impl<P: SimPayload> Sim<P> {
         self.outcome.owed_bytes = self.reader.owed_bytes();
         self.outcome.waiting = self.reader.waiting();
         self.outcome.connections = self.connections.len();
+        let numbers = 0..self.servers.len() as u32;
+        self.outcome.learned = numbers.map(|number| self.reader.learned(SourceId(number))).collect();
         let now = self.now();
         self.reader.close(now);
         self.obey();
@@ -429,8 +446,10 @@ impl<P: SimPayload> Sim<P> {
             grows: server.slow_start,
             sent_bytes: 0,
             is_open: false,
+            used_s: self.now_s,
         };
         self.connections.insert(lane, connection);
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         let happening = if server.silent_from_s.is_some_and(|from_s| from_s <= ready_s) {
             (self.now_s + CONNECT_S, Happening::Lost(lane, Loss::Failed, ErrorKind::Timeout))
         } else if server.down_from_s.is_some_and(|from_s| from_s <= ready_s) {
@@ -446,10 +465,8 @@ impl<P: SimPayload> Sim<P> {
     }
 
     fn ask(&mut self, lane: LaneId, request: RequestId, ranges: Vec<ByteRange>) {
-            used_s: self.now_s,
         let connection = &self.connections[&lane];
         let server = &self.servers[connection.source];
-        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         assert!(connection.is_open && !ranges.is_empty());
         assert!(ranges.len() <= server.elements_max);
         assert!(ranges.iter().all(|range| !range.is_empty() && range.end() <= self.size_bytes));
@@ -498,6 +515,7 @@ impl<P: SimPayload> Sim<P> {
 
     fn break_connection(&mut self, lane: LaneId, loss: Loss) {
         let Some(connection) = self.connections.remove(&lane) else { return };
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         self.under_way_bytes[connection.source] -= connection.in_flight_bytes;
         let gone: Vec<RequestId> =
             self.asked.iter().filter(|(_, (on, _))| *on == lane).map(|(&id, _)| id).collect();
@@ -515,7 +533,7 @@ impl<P: SimPayload> Sim<P> {
             Happening::Ready(lane) => {
                 let Some(connection) = self.connections.get_mut(&lane) else { return };
                 connection.is_open = true;
-        self.outcome.connections_by.push((self.now_s, self.connections.len()));
+                connection.used_s = self.now_s;
                 let source = connection.source;
                 let server = &self.servers[source];
                 let abilities = Abilities {
@@ -526,6 +544,9 @@ impl<P: SimPayload> Sim<P> {
                 };
                 let round_trip = Some(Duration::from_secs_f64(server.round_trip_s));
                 let size_bytes = server.says_bytes.unwrap_or(self.size_bytes);
+                if let Some(limit_s) = server.closes_idle_after_s {
+                    self.later(self.now_s + limit_s, Happening::Idle(lane));
+                }
                 self.reader.handle(now, Event::Ready { lane, round_trip, abilities });
                 self.reader.handle(now, Event::Size { source: SourceId(source as u32), size_bytes });
             }
@@ -533,7 +554,6 @@ impl<P: SimPayload> Sim<P> {
                 if self.connections.remove(&lane).is_some() {
                     self.reader
                         .handle(now, Event::Lost { lane, loss, error: Error::new(kind, "no connection") });
-                connection.used_s = self.now_s;
                 }
             }
             Happening::Dead(source) => {
@@ -544,11 +564,14 @@ impl<P: SimPayload> Sim<P> {
             }
             Happening::Asked(lane, request, ranges) => {
                 let size_bytes = self.size_bytes;
-                if let Some(limit_s) = server.closes_idle_after_s {
-                    self.later(self.now_s + limit_s, Happening::Idle(lane));
-                }
+                let now_s = self.now_s;
                 if let Some(connection) = self.connections.get_mut(&lane) {
                     let server = &self.servers[connection.source];
+                    let limit_s = server.forgets_idle_after_s.unwrap_or(f64::INFINITY);
+                    if connection.used_s + limit_s < now_s {
+                        return;
+                    }
+                    connection.used_s = now_s;
                     let left = server.cuts_after_bytes.unwrap_or(u64::MAX);
                     let parts =
                         if server.ignores_ranges { vec![ByteRange::new(0, size_bytes)] } else { ranges };
@@ -564,14 +587,8 @@ impl<P: SimPayload> Sim<P> {
                     self.send(lane);
                 }
             }
-                let now_s = self.now_s;
             Happening::Acknowledged(lane, bytes) => {
                 if let Some(connection) = self.connections.get_mut(&lane) {
-                    let limit_s = server.forgets_idle_after_s.unwrap_or(f64::INFINITY);
-                    if connection.used_s + limit_s < now_s {
-                        return;
-                    }
-                    connection.used_s = now_s;
                     let server = &self.servers[connection.source];
                     let waits_s = (server.round_trip_s / 8.0).clamp(0.004, 0.016);
                     let full_bytes = server.rate * (server.round_trip_s + waits_s);
@@ -592,6 +609,16 @@ impl<P: SimPayload> Sim<P> {
                     self.later(at_s, Happening::Cancel(index));
                 }
             }
+            Happening::Hint(hint) => self.reader.hint(hint),
+            Happening::Idle(lane) => {
+                let limit_s = |connection: &Connection| self.servers[connection.source].closes_idle_after_s;
+                let is_over = self.connections.get(&lane).is_some_and(|connection| {
+                    limit_s(connection).is_some_and(|limit_s| connection.used_s + limit_s <= self.now_s)
+                });
+                if is_over {
+                    self.break_connection(lane, Loss::Ended);
+                }
+            }
             Happening::Cancel(index) => {
                 let read = self.names[&index];
                 self.reader.cancel(now, read);
@@ -609,22 +636,17 @@ impl<P: SimPayload> Sim<P> {
     ) {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&lane) else { return };
-            Happening::Hint(hint) => self.reader.hint(hint),
-            Happening::Idle(lane) => {
-                let limit_s = |connection: &Connection| self.servers[connection.source].closes_idle_after_s;
-                let is_over = self.connections.get(&lane).is_some_and(|connection| {
-                    limit_s(connection).is_some_and(|limit_s| connection.used_s + limit_s <= self.now_s)
-                });
-                if is_over {
-                    self.break_connection(lane, Loss::Ended);
-                }
-            }
         let server = self.servers[connection.source].clone();
         if server.silent_from_s.is_some_and(|from_s| from_s <= self.now_s) {
             return;
         }
         if server.down_from_s.is_some_and(|from_s| from_s <= self.now_s) {
             return self.break_connection(lane, Loss::Failed);
+        }
+        connection.used_s = self.now_s;
+        if let Some(limit_s) = server.closes_idle_after_s {
+            self.count += 1;
+            self.queue.push(Reverse(Entry(self.now_s + limit_s, self.count, Happening::Idle(lane))));
         }
         connection.sent_bytes += parts.iter().map(|part| part.len()).sum::<u64>();
         let source = connection.source;
@@ -643,11 +665,6 @@ impl<P: SimPayload> Sim<P> {
             let payload = P::make(part, &self.made);
             self.reader.handle(now, Event::Part { request, offset: part.start(), payload });
             if server.adds_strays && part.end() + 10 < self.size_bytes {
-        connection.used_s = self.now_s;
-        if let Some(limit_s) = server.closes_idle_after_s {
-            self.count += 1;
-            self.queue.push(Reverse(Entry(self.now_s + limit_s, self.count, Happening::Idle(lane))));
-        }
                 let stray = ByteRange::at(part.end(), 7);
                 let payload = P::make(stray, &self.made);
                 self.reader.handle(now, Event::Part { request, offset: stray.start(), payload });
