@@ -25,11 +25,11 @@ pub const READ_CALLS_MAX: usize = 65_536;
 pub const READ_LANES_MAX: usize = 16;
 /// Connections for one file unless the application says otherwise.
 pub const READ_LANES: usize = 8;
-/// Time without anything to do after which a file has one connection, as small files of other programs have none: Apache closes
-/// what is idle for as long. The next large read costs some round trips for it.
+/// Time without anything to do after which a file keeps one connection: Apache closes idle ones after as long. The next large
+/// read costs some round trips more.
 pub const READ_IDLE: Duration = Duration::from_secs(5);
-/// Connections of all files of a process while which a file is opened with all of its connections at once: a process may have
-/// 1,024 descriptors. Where there are more, a file is opened with one, and has others when it needs them.
+/// Connections of all files of a process from which on another file is opened with one, and has more when it needs them: a
+/// process may have 1,024 descriptors. Below it a file is opened with all of its connections at once.
 pub const READ_LANES_EAGER_MAX: usize = 256;
 /// Replicas that are used at the same time.
 pub const READ_SOURCES_MAX: usize = 64;
