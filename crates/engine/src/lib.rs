@@ -87,6 +87,7 @@ pub fn forget_copies() {
     Governor::of_process().forget();
     ordered::forget();
     lane::forget();
+    reading::forget();
     gridlane_peer::descriptors::forget_copies();
     gridlane_store::forget_devices();
 }

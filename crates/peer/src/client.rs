@@ -6,7 +6,7 @@ use gridlane_core::Url;
 use gridlane_net::Dialer;
 
 use crate::memory::Asked;
-use crate::paths::Paths;
+use crate::paths::{Paths, ReadPaths};
 use crate::unresponsive::UnresponsiveServers;
 use crate::{Credentials, http, root};
 
@@ -25,6 +25,8 @@ pub struct Client {
     pub credentials: Credentials,
     /// Connections of earlier copies: their rates and round trips.
     pub paths: Paths,
+    /// What files that were read here and there have shown of the paths to their servers.
+    pub read_paths: ReadPaths,
     /// Servers that were waited for in vain.
     pub unresponsive: UnresponsiveServers,
     dialer: Dialer,
@@ -34,9 +36,9 @@ impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        let (credentials, paths, unresponsive) = Default::default();
+        let (credentials, paths, read_paths, unresponsive) = Default::default();
         let root = root::Client::new(dialer.clone(), answer_max);
-        Client { http, root, credentials, paths, unresponsive, dialer }
+        Client { http, root, credentials, paths, read_paths, unresponsive, dialer }
     }
 
     /// The way to servers, by which its connections are made.

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::reading::{ReadOptions, Reading, Ready, RemoteFile};
 use gridlane_peer::Client;
+use gridlane_read::format::Format;
 use gridlane_read::{Explain, Hint, Settings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -369,6 +370,7 @@ fn shown<'py>(py: Python<'py>, found: &Explain) -> PyResult<Bound<'py, PyDict>> 
     let all = PyDict::new(py);
     all.set_item("policy", found.policy.name())?;
     all.set_item("size", found.size_bytes)?;
+    all.set_item("format", found.format.map(Format::name))?;
     all.set_item("round_trip_s", found.round_trip_s)?;
     all.set_item("rate_bytes_per_s", found.rate_bytes_per_s)?;
     all.set_item("element_s", found.element_s)?;

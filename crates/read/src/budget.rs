@@ -11,6 +11,8 @@ pub enum Purpose {
     Demand,
     /// Head and tail of the file, with its opening. Exempt.
     Opening,
+    /// Metadata of which the file's format says that they are read first. Exempt, and bounded by itself.
+    Format,
     /// All of a file that the path holds. Exempt.
     SmallFile,
     /// A stream or a hint expects them.
@@ -23,9 +25,10 @@ pub enum Purpose {
 
 impl Purpose {
     /// All of them.
-    pub const ALL: [Purpose; 6] = [
+    pub const ALL: [Purpose; 7] = [
         Purpose::Demand,
         Purpose::Opening,
+        Purpose::Format,
         Purpose::SmallFile,
         Purpose::Ahead,
         Purpose::Bulk,
@@ -37,6 +40,7 @@ impl Purpose {
         match self {
             Purpose::Demand => "demand",
             Purpose::Opening => "opening",
+            Purpose::Format => "format",
             Purpose::SmallFile => "small file",
             Purpose::Ahead => "ahead",
             Purpose::Bulk => "bulk",

@@ -55,11 +55,13 @@ impl<P: Payload> Reader<P> {
         if self.failed.is_some() {
             return;
         }
+        self.follow_format();
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
         if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
             return;
         }
+        self.rest(now);
         self.open_lanes(now);
         self.begin_file();
         self.send_demand(now);
@@ -71,18 +73,24 @@ impl<P: Payload> Reader<P> {
 
     // --- Lanes -----------------------------------------------------------------------------------
 
-    /// Opens lanes until there are as many as the settings say, turn about to all sources that are
-    /// usable, and first to those that have failed least: with a single lane, too, each is tried.
+    /// Opens lanes until there are as many as are wanted, turn about to all sources that are usable, and first to those that have
+    /// failed least: with a single lane, too, each is tried. A suspect lane is not one of those that are wanted.
     fn open_lanes(&mut self, now: Time) {
         let live = |lane: &&Lane| lane.state != State::Closing;
-        while self.lanes.values().filter(live).count() < self.settings.lanes {
+        let wanted = self.lanes_wanted();
+        while self.lanes.values().filter(live).count() < self.settings.lanes
+            && self.lanes.values().filter(live).filter(|lane| !lane.is_suspect).count() < wanted
+        {
             let count = |id: usize| {
                 self.lanes.values().filter(live).filter(|lane| lane.source.0 as usize == id).count()
             };
             let is_all_rangeless = self.sources.iter().all(|source| source.is_dead || source.is_rangeless);
             let usable = self.sources.iter().enumerate().filter(|(id, source)| {
-                let lanes_max =
-                    if source.is_rangeless { usize::from(is_all_rangeless) } else { source.lanes_max };
+                let lanes_max = match (source.is_rangeless, source.is_doubted) {
+                    (true, _) => usize::from(is_all_rangeless),
+                    (false, true) => 1,
+                    (false, false) => source.lanes_max,
+                };
                 source.is_usable(now) && count(*id) < lanes_max
             });
             let least = usable.map(|(id, source)| (count(id), source.failures, id)).min();
@@ -115,7 +123,9 @@ impl<P: Payload> Reader<P> {
             Policy::Copy => self.fills.push_back(Fill::new(whole, Purpose::Forced, true)),
             Policy::Adaptive if !self.settings.is_exact() => {
                 let holds_bytes = self.path().holds_bytes() as u64;
-                if size_bytes <= holds_bytes.min(self.settings.memory_bytes / 2) {
+                let comes_whole = size_bytes <= holds_bytes.min(self.settings.memory_bytes / 2);
+                self.begin_outline(size_bytes, comes_whole);
+                if comes_whole {
                     self.fills.push_back(Fill::new(whole, Purpose::SmallFile, false));
                     return;
                 }
@@ -233,11 +243,12 @@ impl<P: Payload> Reader<P> {
             let range = if range.start() < size_bytes { range.split_at(size_bytes).0 } else { continue };
             let free = self.free_parts(range);
             let Some(part) = free.first().copied() else { continue };
+            let is_ahead = purpose == Purpose::Ahead;
             let bytes: u64 = free.iter().map(|part| part.len()).sum();
-            if purpose == Purpose::Ahead && self.fill_is_near(part, &path) {
+            if is_ahead && self.fill_is_near(part, &path) {
                 continue;
             }
-            let spare_bytes = if purpose == Purpose::Ahead { self.budget.spare_bytes() } else { u64::MAX };
+            let spare_bytes = if is_ahead { self.budget.spare_bytes() } else { u64::MAX };
             let is_under_way = || self.requests.values().any(|request| request.purpose == purpose);
             if spare_bytes == 0 || (spare_bytes < bytes.min(AHEAD_BYTES_MIN) && is_under_way()) {
                 self.ahead.push_front((range, purpose));
@@ -248,13 +259,34 @@ impl<P: Payload> Reader<P> {
                 return;
             };
             let lane = &self.lanes[&id];
-            let bytes_max = self.request_bytes(bytes, lane, &path).min(room).min(spare_bytes);
-            // Small parts that are next to each other in the queue are one vector.
-            let elements_max = lane.abilities.map_or(1, |abilities| abilities.elements_max);
-            let (now_part, _) = part.split_at(part.start().saturating_add(bytes_max));
-            let mut ranges = vec![now_part];
-            let mut taken = now_part.len();
-            if now_part == range {
+            let share = self.request_bytes(bytes, lane, &path);
+            let bytes_max = if !is_ahead && room < share && self.calls_are_under_way() {
+                // Lanes have little room beside the requests of calls: it would be many small requests.
+                READ_REQUEST_BYTES
+            } else {
+                share.min(room).min(spare_bytes)
+            };
+            // Parts between which some bytes are there, and small ones that are next to each other in the queue, are one vector.
+            let elements_max = lane.abilities.map_or(1, |abilities| abilities.elements_max).max(1);
+            let element_bytes_max = match (elements_max, lane.abilities) {
+                (2.., Some(abilities)) => abilities.element_bytes_max.max(1),
+                _ => u64::MAX,
+            };
+            let (mut ranges, mut taken): (Vec<ByteRange>, u64) = (Vec::new(), 0);
+            for part in free.iter().take(elements_max) {
+                let now_bytes = (bytes_max - taken).min(element_bytes_max);
+                if now_bytes == 0 {
+                    break;
+                }
+                let (now_part, rest) = part.split_at(part.start().saturating_add(now_bytes));
+                ranges.push(now_part);
+                taken += now_part.len();
+                if !rest.is_empty() {
+                    break;
+                }
+            }
+            let reached = ranges.last().map_or(range.end(), |last| last.end());
+            if free.last().is_none_or(|last| last.end() <= reached) {
                 while ranges.len() < elements_max && taken < bytes_max {
                     let Some(&(next, other)) = self.ahead.front() else { break };
                     let follows = ranges.last().is_some_and(|last| next.start() > last.end());
@@ -267,7 +299,7 @@ impl<P: Payload> Reader<P> {
                     ranges.push(next);
                 }
             } else {
-                let (_, rest) = range.split_at(now_part.end());
+                let (_, rest) = range.split_at(reached);
                 if !rest.is_empty() {
                     self.ahead.push_front((rest, purpose));
                 }
@@ -275,6 +307,11 @@ impl<P: Payload> Reader<P> {
             ranges.iter().for_each(|range| self.budget.speculate(*range, purpose));
             self.send(now, id, ranges, purpose);
         }
+    }
+
+    /// True if requests of calls are under way.
+    fn calls_are_under_way(&self) -> bool {
+        !self.waits.is_empty() && self.requests.values().any(|request| request.purpose == Purpose::Demand)
     }
 
     /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
@@ -286,7 +323,7 @@ impl<P: Payload> Reader<P> {
     }
 
     /// The parts of `range` that are neither there, nor on their way, nor queued.
-    fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
+    pub(crate) fn free_parts(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut free = Vec::new();
         for gap in self.pages.present().gaps(range) {
             self.stored.ranges.gaps(gap).for_each(|far| self.owed.missing(far, &mut free));

@@ -9,9 +9,6 @@ use crate::lane::State;
 use crate::payload::Payload;
 use crate::reader::Reader;
 
-/// A path is kept full while so much of what it holds is owed.
-const FULL_SHARE: f64 = 0.9;
-
 impl<P: Payload> Reader<P> {
     /// Something happened.
     pub fn handle(&mut self, now: Time, event: Event<P>) {
@@ -114,13 +111,13 @@ impl<P: Payload> Reader<P> {
         }
         let source = &mut self.sources[lane.source.0 as usize];
         source.receive(accepted_bytes);
+        source.is_doubted &= request.is_body;
         self.heard_at = now;
         if was_suspect {
             self.trust(lane_id);
         }
         let round_trip_s = self.round_trip_s();
-        let is_full = self.owed.bytes() as f64 >= FULL_SHARE * self.rate.get() * round_trip_s;
-        self.rate.receive(now, accepted_bytes, is_full, round_trip_s);
+        self.rate.receive(now, accepted_bytes, self.owed.bytes(), round_trip_s);
         if let Some((_, moved)) = self.explain.moved_bytes.iter_mut().find(|(other, _)| *other == purpose) {
             *moved += accepted_bytes;
         }

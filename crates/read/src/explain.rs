@@ -6,6 +6,7 @@ use std::time::Duration;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 
 use crate::budget::Purpose;
+use crate::format::Format;
 use crate::settings::Policy;
 
 /// The record of one file.
@@ -15,10 +16,14 @@ pub struct Explain {
     pub policy: Policy,
     /// Size of the file in bytes, if it is known.
     pub size_bytes: Option<u64>,
+    /// The format that its first bytes were recognised as.
+    pub format: Option<Format>,
     /// The round trip R in seconds: the smallest to any source, or the default.
     pub round_trip_s: f64,
     /// True if a handshake or an answer has shown it.
     pub round_trip_is_measured: bool,
+    /// True if what was not measured is what an earlier file has shown, and not the default.
+    pub path_is_known: bool,
     /// The rate B of the path in bytes per second: the largest that it has shown, or the default.
     pub rate_bytes_per_s: f64,
     /// True if it was shown.
@@ -46,7 +51,7 @@ pub struct Explain {
     /// Bytes that calls were given.
     pub delivered_bytes: u64,
     /// Bytes that came, by the purpose that they were asked for.
-    pub moved_bytes: [(Purpose, u64); 6],
+    pub moved_bytes: [(Purpose, u64); 7],
     /// Bytes that calls wanted and that came from the disk.
     pub stored_bytes: u64,
     /// Bytes that came over the network and were kept on the disk.
@@ -106,8 +111,16 @@ impl Explain {
 
 impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |is_measured: bool| if is_measured { "measured" } else { "assumed" };
-        writeln!(f, "policy {}; {} calls, {} ranges", self.policy.name(), self.calls, self.ranges)?;
+        let shown = |is_measured: bool| match (is_measured, self.path_is_known) {
+            (true, _) => "measured",
+            (false, true) => "remembered",
+            (false, false) => "assumed",
+        };
+        write!(f, "policy {}; {} calls, {} ranges", self.policy.name(), self.calls, self.ranges)?;
+        match self.format {
+            Some(format) => writeln!(f, "; format {}", format.name()),
+            None => writeln!(f),
+        }?;
         writeln!(
             f,
             "path: round trip {:.1} ms ({}), {} ({}), element {:.1} us ({}), gaps up to {} filled",

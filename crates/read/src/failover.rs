@@ -10,7 +10,7 @@ use crate::payload::Payload;
 use crate::reader::Reader;
 
 impl<P: Payload> Reader<P> {
-    /// The next moment at which silence, a pause or patience ends.
+    /// The next moment at which silence, a pause or patience ends, or connections are given up.
     pub(crate) fn next_look(&self) -> Option<Time> {
         if self.failed.is_some() {
             return None;
@@ -22,7 +22,7 @@ impl<P: Payload> Reader<P> {
         let pauses =
             self.sources.iter().filter(|source| !source.is_dead).filter_map(|source| source.rests_until);
         let patience = (!self.reads.is_empty()).then(|| self.heard_at + self.settings.patience);
-        silence.chain(pauses).chain(patience).min()
+        silence.chain(pauses).chain(patience).chain(self.rests_at()).min()
     }
 
     /// Looks for silence, and for the end of pauses and of patience.

@@ -140,6 +140,8 @@ pub(crate) struct Source {
     pub(crate) is_dead: bool,
     /// It ignores ranges.
     pub(crate) is_rangeless: bool,
+    /// An earlier file has shown that it ignores ranges: one lane is to find out whether it still does.
+    pub(crate) is_doubted: bool,
     /// It has answered something, or connected.
     pub(crate) was_reached: bool,
     pub(crate) size_bytes: Option<u64>,
@@ -158,6 +160,7 @@ impl Source {
             round_trip: RoundTrip::default(),
             is_dead: false,
             is_rangeless: false,
+            is_doubted: false,
             was_reached: false,
             size_bytes: None,
             lanes_max,

@@ -15,15 +15,17 @@
 //! - **Known ranges** are sorted, freed of repetitions and of what is there or owed, merged where a gap costs less than an
 //!   element (B x c, as requests are pipelined), and cut into vectors ([`vector`]). They wait in one queue, from which each lane
 //!   takes as much as its window can use: so lanes and replicas share them in proportion to their rates.
-//! - **Opening**: a file that the path holds (B x R) is fetched whole; of a larger one the head and the tail.
+//! - **Opening**: a file that the path holds (B x R) is fetched whole; of a larger one the head and the tail, and when the head
+//!   is there, the metadata that a format which is recognised names.
 //! - **Streams**: sequential, strided and backward reads are read ahead of, twice as far with each hit, within the budget.
 //! - **Renting or buying**: reads at places that were not known before cost a round trip each, the rent. When the rent
 //!   reaches an eighth of the price, the time in which the rest would be here, it is fetched, nearest to the last miss first,
 //!   beside the reads and behind them. The price is that of the part of the file in which the reads are, or of all of it.
-//! - **Budget**: bytes moved for each byte wanted are at most four; the opening, small files and the switch to copying are
-//!   exempt, and reported by themselves ([`Explain`]).
+//! - **Budget**: bytes moved for each byte wanted are at most four; the opening, the metadata of a format (within a bound of their
+//!   own), small files and the switch to copying are exempt, and reported by themselves ([`Explain`]).
 //!
-//! R, B and c are measured as it goes, with defaults and in bounds; [`cost`] has the formulas.
+//! R, B and c are measured as it goes, in bounds; until then they are what an earlier file has shown ([`Known`]), or defaults.
+//! [`cost`] has the formulas.
 //!
 //! Sources that are silent, fail or die give back what they owe; when none is left, every call ends with the reason.
 //!
@@ -52,9 +54,8 @@
 //! # Reading order
 //!
 //! `reader` (calls in, actions out), `events` (what the transport tells), `dispatch` (what is asked for next, on which lane),
-//! `failover`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
-//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, [`cost`], `lane`; apart:
-//! [`mod@format`].
+//! `failover`, `idle`; below them `call`, `event`, `action`, `settings`, `explain`; the parts: [`pages`], `parts`, `owed`, `waits`, [`vector`],
+//! `stored` and `recall`, `stream`, `rental`, `fill`, `budget`, `estimate`, `known`, [`cost`], `lane`; [`mod@format`] and `outline`.
 //!
 //! # Memory
 //!
@@ -74,7 +75,10 @@ mod explain;
 mod failover;
 mod fill;
 pub mod format;
+mod idle;
+mod known;
 mod lane;
+mod outline;
 mod owed;
 pub mod pages;
 mod parts;
@@ -93,6 +97,7 @@ pub use budget::Purpose;
 pub use call::{Call, Hint, ReadId};
 pub use event::{Abilities, Event};
 pub use explain::Explain;
+pub use known::{Known, Seen};
 pub use payload::Payload;
 pub use reader::Reader;
 pub use settings::{Choices, Policy, Settings};

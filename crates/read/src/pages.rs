@@ -192,6 +192,22 @@ impl<P: Payload> Pages<P> {
         }
     }
 
+    /// A copy of the bytes of `range`, if all of them are there and at hand. It is no use of them.
+    pub fn bytes(&self, range: ByteRange) -> Option<Vec<u8>> {
+        if range.is_empty() || !self.present.contains(range) {
+            return None;
+        }
+        let mut found = Vec::new();
+        let numbers = range.start() / self.page_bytes..=(range.end() - 1) / self.page_bytes;
+        for (start, payload) in self.pages.range(numbers).flat_map(|(_, page)| &page.extents) {
+            let part = ByteRange::at(*start, payload.len_bytes()).intersection(range);
+            if !part.is_empty() {
+                found.extend_from_slice(payload.part(part.start() - start, part.len()).bytes()?);
+            }
+        }
+        Some(found)
+    }
+
     /// Keeps the pages of `range` from now on, as far as half of the budget goes. Bytes that are not there are kept when they
     /// come.
     pub fn keep(&mut self, range: ByteRange) {
@@ -288,6 +304,8 @@ mod tests {
                 prop_assert_eq!(pages.memory_bytes(), counted);
                 prop_assert!(pages.memory_bytes() <= budget);
                 prop_assert_eq!(pages.order.len(), pages.pages.len());
+                let all = pages.present().contains(range).then(|| content(range));
+                prop_assert_eq!(pages.bytes(range), all);
                 let found = read(&mut pages, ByteRange::new(0, 20_000));
                 let there: RangeSet = found.iter().map(|(at, bytes)| ByteRange::at(*at, bytes.len() as u64)).collect();
                 prop_assert_eq!(&there, pages.present());

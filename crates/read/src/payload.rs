@@ -2,8 +2,8 @@
 
 /// Some bytes of the file.
 ///
-/// The planner cuts, joins and counts them, and looks at none. [`Vec<u8>`] is one; an engine may have parts of a buffer that
-/// lanes share, or places in a sparse file; a simulator only their place.
+/// The planner cuts, joins and counts them, and looks at none but those that tell a [format](mod@crate::format). [`Vec<u8>`] is one;
+/// an engine may have parts of a buffer that lanes share, or places in a sparse file; a simulator only their place.
 pub trait Payload: Sized {
     /// Number of bytes.
     fn len_bytes(&self) -> u64;
@@ -13,6 +13,11 @@ pub trait Payload: Sized {
 
     /// Puts other bytes behind these.
     fn append(&mut self, behind: Self);
+
+    /// The bytes, where they are at hand: formats are recognised by them.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Memory that it takes, in bytes: what counts against [`memory_bytes`](crate::Settings::memory_bytes).
     fn memory_bytes(&self) -> u64;
@@ -31,6 +36,10 @@ impl Payload for Vec<u8> {
 
     fn append(&mut self, behind: Vec<u8>) {
         self.extend_from_slice(&behind);
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
     }
 
     fn memory_bytes(&self) -> u64 {

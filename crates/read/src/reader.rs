@@ -16,7 +16,9 @@ use crate::cost::Path;
 use crate::estimate::{Element, Rate};
 use crate::explain::Explain;
 use crate::fill::Fill;
+use crate::idle::Idle;
 use crate::lane::{Lane, Request, Source, State};
+use crate::outline::Following;
 use crate::owed::Owed;
 use crate::pages::Pages;
 use crate::payload::Payload;
@@ -51,6 +53,8 @@ pub struct Reader<P> {
     /// Long ranges that are brought from their beginning on.
     pub(crate) fills: VecDeque<Fill>,
     pub(crate) bulk: Option<Fill>,
+    pub(crate) following: Following,
+    pub(crate) idle: Idle,
     pub(crate) streams: Streams,
     pub(crate) rental: Rental,
     pub(crate) budget: Budget,
@@ -111,6 +115,8 @@ impl<P: Payload> Reader<P> {
             ahead: VecDeque::new(),
             fills: VecDeque::new(),
             bulk: None,
+            following: Following::default(),
+            idle: Idle::default(),
             streams: Streams::default(),
             rental: Rental::default(),
             budget: Budget::new(settings.budget),
@@ -208,7 +214,7 @@ impl<P: Payload> Reader<P> {
             .sources
             .iter()
             .filter(|source| !source.is_dead)
-            .filter_map(|source| source.round_trip.known_s());
+            .filter_map(|source| source.round_trip.expected_s());
         known.reduce(f64::min).unwrap_or(gridlane_core::limits::READ_ROUND_TRIP_S)
     }
 
@@ -335,6 +341,7 @@ impl<P: Payload> Reader<P> {
     /// Words about reads to come.
     pub fn hint(&mut self, hint: Hint) {
         self.is_dirty = true;
+        self.idle.wake();
         match hint {
             Hint::Soon(ranges) => {
                 let soon = ranges.into_iter().map(|range| (range, Purpose::Ahead));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{
-    READ_BUDGET, READ_BULK_SHARE, READ_HEAD_BYTES, READ_LANES, READ_LANES_MAX, READ_MEMORY_BYTES,
+    READ_BUDGET, READ_BULK_SHARE, READ_HEAD_BYTES, READ_IDLE, READ_LANES, READ_LANES_MAX, READ_MEMORY_BYTES,
     READ_PAGE_BYTES, READ_PATIENCE, READ_SEGMENT_BYTES, READ_TAIL_BYTES,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -116,16 +116,23 @@ pub struct Settings {
     /// Bytes of a page: what is forgotten at once; a power of two.
     pub page_bytes: u64,
     /// Bytes moved for each byte that calls wanted, at most; 1: exactly what they want, nothing ahead, no gaps, no filling.
-    /// The opening, small files and filling are exempt, and reported by themselves.
+    /// The opening with the metadata of a format, small files and filling are exempt, and reported by themselves.
     pub budget: f64,
     /// Part of the time that fetching the rest takes for which calls may have waited before it begins.
     pub bulk_share: f64,
     /// Connections for the file, of all sources together.
     pub lanes: usize,
+    /// Connections that are opened with the file, before it is known what is wanted: all of them, unless many files are open.
+    pub lanes_at_first: usize,
+    /// Time without anything to do after which all connections but one are given up.
+    pub idle: Duration,
     /// Bytes of the head that come with the opening.
     pub head_bytes: u64,
     /// Bytes of the tail that come with the opening.
     pub tail_bytes: u64,
+    /// The metadata that the file's [format](mod@crate::format) names are fetched just after the opening, where the policy may
+    /// fetch ahead of calls.
+    pub follows_formats: bool,
     /// Bytes of a segment of [`Policy::Lazy`].
     pub segment_bytes: u64,
     /// Time without a byte from any source after which reads that wait fail.
@@ -143,8 +150,11 @@ impl Default for Settings {
             budget: READ_BUDGET,
             bulk_share: READ_BULK_SHARE,
             lanes: READ_LANES,
+            lanes_at_first: READ_LANES_MAX,
+            idle: READ_IDLE,
             head_bytes: READ_HEAD_BYTES,
             tail_bytes: READ_TAIL_BYTES,
+            follows_formats: true,
             segment_bytes: READ_SEGMENT_BYTES,
             patience: READ_PATIENCE,
             rate_bytes_per_s: None,
@@ -164,6 +174,7 @@ impl Settings {
         self.memory_bytes = self.memory_bytes.max(2 * self.page_bytes);
         self.segment_bytes = self.segment_bytes.max(self.page_bytes);
         self.lanes = self.lanes.clamp(1, READ_LANES_MAX);
+        self.lanes_at_first = self.lanes_at_first.clamp(1, self.lanes);
         if !is_budget(self.budget) {
             self.budget = READ_BUDGET;
         }

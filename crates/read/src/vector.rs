@@ -75,6 +75,11 @@ impl Queue {
         self.parts.is_empty()
     }
 
+    /// Parts in it.
+    pub(crate) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Bytes in it.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

@@ -66,6 +66,75 @@ fn a_file_that_is_all_there_holds_no_connection() {
     assert_eq!((half.connections, whole.connections), (Settings::default().lanes, 0));
 }
 
+/// The number of connections at a time.
+fn connections_at(outcome: &Outcome, at_s: f64) -> usize {
+    outcome.connections_by.iter().rev().find(|(since_s, _)| *since_s <= at_s).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn an_idle_file_has_one_connection_and_others_when_it_needs_them() {
+    let large = ByteRange::new(2_000_000, 7_000_000);
+    let app = App::Timed(vec![
+        at(1.0, ByteRange::new(0, 1000)),
+        at(60.0, ByteRange::new(1_500_000, 1_501_000)),
+        at(120.0, large),
+        at(180.0, ByteRange::new(7_500_000, 7_500_100)),
+    ]);
+    let outcome = run(&[fast()], Settings::forced(Policy::Vector), &app);
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let counts =
+        [4.0, 7.0, 60.5, 119.0, 121.0, 125.0, 127.0, 180.0].map(|at_s| connections_at(&outcome, at_s));
+    assert_eq!(counts, [8, 1, 1, 1, 8, 8, 1, 1], "{:?}", outcome.connections_by);
+    // Nothing is waited for but a round trip.
+    assert!((outcome.finish_s - 180.02).abs() < 0.005, "{}", outcome.finish_s);
+}
+
+#[test]
+fn a_file_is_opened_with_few_connections_where_there_are_many_others() {
+    let settings = Settings { lanes_at_first: 1, ..Settings::forced(Policy::Vector) };
+    let small = at(1.0, ByteRange::new(0, 1000));
+    let outcome = run(&[fast()], settings.clone(), &App::Timed(vec![small.clone()]));
+    assert_eq!(outcome.explain.handshakes, 1, "{}", outcome.explain);
+    let large = at(2.0, ByteRange::new(0, 4_000_000));
+    let outcome = run(&[fast(), fast()], settings, &App::Timed(vec![small, large]));
+    assert_eq!(outcome.explain.handshakes, 8, "{}", outcome.explain);
+}
+
+#[test]
+fn a_connection_that_died_while_the_file_was_idle_is_replaced() {
+    let app = |gap_s: f64| {
+        App::Timed(vec![
+            at(1.0, ByteRange::new(0, 1000)),
+            at(1.0 + gap_s, ByteRange::new(3_000_000, 3_001_000)),
+        ])
+    };
+    let silent = fast().with(|server| server.forgets_idle_after_s = Some(20.0));
+    let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::forced(Policy::Vector), &[silent]);
+    // What it owes is asked for once more.
+    sim.is_strict = false;
+    let outcome = sim.run(&app(60.0));
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert!(outcome.finish_s < 61.0 + 1.2, "{} s", outcome.finish_s);
+    // A server that closes what is idle is not dialled before something is wanted.
+    let closing = fast().with(|server| server.closes_idle_after_s = Some(3.0));
+    let outcome = run(&[closing], Settings::forced(Policy::Vector), &app(60.0));
+    assert!(outcome.failures.is_empty() && outcome.explain.failures == 0, "{:?}", outcome.failures);
+    assert_eq!(connections_at(&outcome, 50.0), 0, "{:?}", outcome.connections_by);
+    assert!(outcome.finish_s < 61.2, "{} s", outcome.finish_s);
+}
+
+#[test]
+fn a_hint_wakes_an_idle_file() {
+    let closing = fast().with(|server| server.closes_idle_after_s = Some(3.0));
+    let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::default(), &[closing]);
+    sim.late_hints = vec![(30.0, Hint::Everything)];
+    let read = at(60.0, ByteRange::new(3_000_000, 3_001_000));
+    let outcome = sim.run(&App::Timed(vec![at(1.0, ByteRange::new(0, 1000)), read]));
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert_eq!(connections_at(&outcome, 29.0), 0, "{:?}", outcome.connections_by);
+    assert!(outcome.explain.moved_in_all() >= SIZE && outcome.explain.hits == 2, "{}", outcome.explain);
+}
+
 #[test]
 fn a_cancelled_read_frees_what_it_held() {
     let large = Timed { cancel_s: Some(0.11), ..at(0.1, ByteRange::new(0, SIZE)) };

@@ -5,6 +5,8 @@
 
 mod sim;
 
+use std::time::Duration;
+
 use gridlane_core::{ByteRange, ErrorKind};
 use gridlane_read::{Policy, Settings};
 use proptest::prelude::*;
@@ -64,12 +66,15 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (policy(), 12_u32..18, 100_000_u64..4_000_000, 1.0..6.0, 1_usize..12).prop_map(
-        |(policy, page_bits, memory_bytes, budget, lanes)| Settings {
+    let idle = prop_oneof![0_u64..300, Just(5000)];
+    (policy(), 12_u32..18, 100_000_u64..4_000_000, 1.0..6.0, 1_usize..12, 1_usize..12, idle).prop_map(
+        |(policy, page_bits, memory_bytes, budget, lanes, lanes_at_first, idle_ms)| Settings {
             page_bytes: 1 << page_bits,
             memory_bytes: memory_bytes.max(2 << page_bits),
             budget: if budget < 1.5 { 1.0 } else { budget },
             lanes,
+            lanes_at_first,
+            idle: Duration::from_millis(idle_ms),
             segment_bytes: 300_000,
             ..Settings::forced(policy)
         },

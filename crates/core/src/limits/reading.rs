@@ -25,6 +25,12 @@ pub const READ_CALLS_MAX: usize = 65_536;
 pub const READ_LANES_MAX: usize = 16;
 /// Connections for one file unless the application says otherwise.
 pub const READ_LANES: usize = 8;
+/// Time without anything to do after which a file keeps one connection: Apache closes idle ones after as long. The next large
+/// read costs some round trips more.
+pub const READ_IDLE: Duration = Duration::from_secs(5);
+/// Connections of all files of a process from which on another file is opened with one, and has more when it needs them: a
+/// process may have 1,024 descriptors. Below it a file is opened with all of its connections at once.
+pub const READ_LANES_EAGER_MAX: usize = 256;
 /// Replicas that are used at the same time.
 pub const READ_SOURCES_MAX: usize = 64;
 /// Requests of one lane that are not answered in full.
@@ -42,6 +48,11 @@ pub const READ_HEAD_BYTES: u64 = 64 * 1024;
 /// Bytes of the tail of a file that come with its opening: Parquet's footer, and the header of ROOT's tree, of 252 kB in a file
 /// of 212 MB.
 pub const READ_TAIL_BYTES: u64 = 256 * 1024;
+/// Bytes of metadata that the format of a file may name, in all, for them to come just after the opening: the header of a tree with
+/// 2,656 branches that is not compressed has 1.5 MB.
+pub const READ_FORMAT_BYTES: u64 = 2 * 1024 * 1024;
+/// Times that bytes which have come are looked at for places of more metadata.
+pub const READ_FORMAT_STEPS_MAX: u32 = 32;
 /// Streams of reads that are followed in one file at the same time: a program reads a few columns in parallel.
 pub const READ_STREAMS_MAX: usize = 8;
 /// Bytes that are read ahead of a stream at first; each hit doubles them.
@@ -73,6 +84,12 @@ pub const READ_ROUND_TRIP_S: f64 = 0.03;
 pub const READ_ELEMENT_S: f64 = 9e-6;
 /// The smallest and the largest cost of an element that a measurement is believed of, in seconds.
 pub const READ_ELEMENT_S_RANGE: (f64, f64) = (0.1e-6, 1e-3);
+/// Time in which what an earlier file has shown of a path loses half of what it is worth: other traffic comes and goes in minutes.
+pub const READ_KNOWN_HALF_LIFE: Duration = Duration::from_secs(300);
+/// Time for which the largest of the rates that files have shown of a path counts: several that are read at once share it.
+pub const READ_KNOWN_SHARED: Duration = Duration::from_secs(60);
+/// Time between two moments at which a file that is read tells what it has shown of its path.
+pub const READ_LEARN_EVERY: Duration = Duration::from_secs(1);
 /// Time without a byte from any source after which reads that wait fail.
 pub const READ_PATIENCE: Duration = Duration::from_secs(60);
 /// Failures of a source in a row after which it is not used any more, where another one is left.

@@ -4,8 +4,11 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
+use gridlane_core::limits::{READ_LANES_EAGER_MAX, READ_LANES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Scheme};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
 use gridlane_read::Event;
@@ -39,11 +42,44 @@ pub(super) struct Order {
 /// A lane's orders.
 pub(super) type Commands = mpsc::UnboundedReceiver<Command>;
 
+/// Lanes of all files of this process.
+static LANES: AtomicUsize = AtomicUsize::new(0);
+
+/// See [`crate::forget_copies`].
+pub(crate) fn forget() {
+    LANES.store(0, Relaxed);
+}
+
+/// Counts one lane while it runs.
+#[derive(Debug)]
+pub(super) struct Lanes;
+
+impl Lanes {
+    /// One more lane runs until this is dropped.
+    pub(super) fn begin() -> Lanes {
+        LANES.fetch_add(1, Relaxed);
+        Lanes
+    }
+
+    /// Lanes that a file may be opened with, before it is known what is wanted of it: one where there are many already.
+    pub(super) fn at_first() -> usize {
+        if LANES.load(Relaxed) < READ_LANES_EAGER_MAX { READ_LANES_MAX } else { 1 }
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        // Those of before a fork may end after it.
+        let _ = LANES.fetch_update(Relaxed, Relaxed, |lanes| lanes.checked_sub(1));
+    }
+}
+
 /// Everything that a lane works with.
 pub(super) struct Lane {
     pub(super) id: LaneId,
     pub(super) source: Arc<Source>,
     pub(super) shared: Arc<Shared>,
+    pub(super) _counted: Lanes,
 }
 
 impl Lane {

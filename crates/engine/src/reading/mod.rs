@@ -15,6 +15,8 @@
 //!
 //! With a cache (`disk`, `kept`), bytes that earlier readers have brought come from the disk, and those that lanes bring are kept there.
 //!
+//! What a file has shown of the path to its server is kept for the next one (`learning`).
+//!
 //! When all bytes of a file are in memory they are compared with the checksum that a server states (`proof`).
 //!
 //! Read first: [`RemoteFile`], then `shared`, `lane`, and `http` or `root`.
@@ -27,6 +29,7 @@ mod file;
 mod http;
 mod kept;
 mod lane;
+mod learning;
 mod options;
 mod piece;
 mod proof;
@@ -39,5 +42,6 @@ pub use file::RemoteFile;
 pub use gridlane_read::cost::Path;
 pub use gridlane_read::{Choices, Explain, Hint, Policy, Purpose, Settings};
 pub use gridlane_store::sparse::{SparseCache, SparseLimits};
+pub(crate) use lane::forget;
 pub use options::{ReadCache, ReadOptions};
 pub use proof::Proof;

@@ -36,6 +36,10 @@ impl Payload for Piece {
         self.0 = own.freeze();
     }
 
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.0.len() as u64
     }

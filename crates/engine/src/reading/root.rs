@@ -5,9 +5,11 @@
 //! are one `readv`. A server that refuses a vector is sent its ranges one by one.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{ROOT_VECTOR_ELEMENT_BYTES_MAX, ROOT_VECTOR_ELEMENTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault};
+use gridlane_peer::paths::ReadPath;
 use gridlane_plan::{Loss, RequestId};
 use gridlane_read::{Abilities, Event};
 
@@ -54,10 +56,18 @@ async fn read(lane: &Lane, commands: &mut Commands, batch: &mut Batch) -> Result
     let size_bytes = file.stat.as_ref().map_or(0, |stat| stat.size_bytes);
     lane.identify(&open::identity(&lane.source, &file), batch)?;
     lane.look_on_disk().await;
-    let takes_vectors = !(lane.shared.options.checks_every_page && file.uses_pages());
+    let client = &lane.shared.client;
+    let known = client.read_paths.of(&client.asked(&lane.source.current_url()));
+    let has_no_vectors = known.refused_vectors_at.is_some_and(|at| at.elapsed() < REFUSAL_COUNTS);
+    let checks_pages = lane.shared.options.checks_every_page && file.uses_pages();
+    let takes_vectors = !has_no_vectors && !checks_pages;
+    let (elements, element_bytes) = known.vector_limits.unwrap_or_default();
+    let elements_max =
+        elements.map_or(ROOT_VECTOR_ELEMENTS_MAX, |elements| elements.clamp(1, ROOT_VECTOR_ELEMENTS_MAX));
+    let element_bytes_max = u64::from(ROOT_VECTOR_ELEMENT_BYTES_MAX);
     let abilities = Abilities {
-        elements_max: if takes_vectors { ROOT_VECTOR_ELEMENTS_MAX } else { READS_OF_A_VECTOR },
-        element_bytes_max: u64::from(ROOT_VECTOR_ELEMENT_BYTES_MAX),
+        elements_max: if takes_vectors { elements_max } else { READS_OF_A_VECTOR },
+        element_bytes_max: element_bytes.map_or(element_bytes_max, |bytes| bytes.clamp(1, element_bytes_max)),
         pipelines: true,
         warm: file.handshake_round_trips() == 0,
     };
@@ -90,6 +100,8 @@ async fn read(lane: &Lane, commands: &mut Commands, batch: &mut Batch) -> Result
 
 /// The number of what is no order of the planner.
 const LIMITS: u64 = u64::MAX;
+/// Time for which a server that had no vectors is not asked for one again.
+const REFUSAL_COUNTS: Duration = Duration::from_secs(600);
 /// Ranges of a request where each is a read of its own.
 const READS_OF_A_VECTOR: usize = 16;
 
@@ -193,12 +205,14 @@ impl Reader<'_> {
                 Ok(())
             }
             Ended::Limits(elements, element_bytes) => {
+                let path = ReadPath { vector_limits: Some((elements, element_bytes)), ..ReadPath::default() };
+                self.learn(path);
                 let abilities = &mut self.abilities;
                 if let Some(elements) = elements.filter(|_| self.takes_vectors) {
-                    abilities.elements_max = elements.clamp(1, abilities.elements_max);
+                    abilities.elements_max = elements.clamp(1, ROOT_VECTOR_ELEMENTS_MAX);
                 }
                 if let Some(bytes) = element_bytes {
-                    abilities.element_bytes_max = bytes.clamp(1, abilities.element_bytes_max);
+                    abilities.element_bytes_max = bytes.clamp(1, u64::from(ROOT_VECTOR_ELEMENT_BYTES_MAX));
                 }
                 batch.push(Event::Able { lane: self.lane.id, abilities: *abilities });
                 Ok(())
@@ -215,6 +229,7 @@ impl Reader<'_> {
                 let Some(asked) = self.asked.get_mut(&request).filter(|asked| asked.is_vector) else {
                     return Err(reads::refused(error));
                 };
+                let has_no_vectors = error.kind() == ErrorKind::Unsupported;
                 // It has none of them: a limit of its own, or one range that it does not like.
                 asked.is_vector = false;
                 let ranges = asked.ranges.clone();
@@ -224,12 +239,21 @@ impl Reader<'_> {
                 if let Some(asked) = self.asked.get_mut(&request) {
                     asked.left = left;
                 }
+                if has_no_vectors {
+                    self.learn(ReadPath { refused_vectors_at: Some(Instant::now()), ..ReadPath::default() });
+                }
                 self.takes_vectors = false;
                 self.abilities.elements_max = READS_OF_A_VECTOR;
                 batch.push(Event::Able { lane: self.lane.id, abilities: self.abilities });
                 Ok(())
             }
         }
+    }
+
+    /// Remembers something of the server, for other files.
+    fn learn(&self, path: ReadPath) {
+        let client = &self.lane.shared.client;
+        client.read_paths.learn(&client.asked(&self.lane.source.current_url()), |known| known.update(path));
     }
 
     fn dead(&self, message: &str) -> End {

@@ -14,7 +14,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::call::Call;
 use super::disk::Disk;
-use super::lane::{Command, Lane, Order};
+use super::lane::{Command, Lane, Lanes, Order};
+use super::learning::{Learning, known, learn};
 use super::options::ReadOptions;
 use super::piece::Piece;
 use super::proof::{Proof, prove};
@@ -43,6 +44,7 @@ pub(super) struct State {
     requests: HashMap<RequestId, LaneId>,
     /// When the clock wakes the planner.
     due: Option<Time>,
+    learning: Learning,
 }
 
 impl std::fmt::Debug for Shared {
@@ -55,9 +57,11 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     /// A file of which nothing is known. In a runtime.
     pub(super) fn new(sources: Vec<Arc<Source>>, client: Client, options: ReadOptions) -> Shared {
-        let mut reader = Reader::new(options.settings.clone());
-        for _ in &sources {
-            reader.add_source();
+        let mut settings = options.settings.clone();
+        settings.lanes_at_first = settings.lanes_at_first.min(Lanes::at_first());
+        let mut reader = Reader::new(settings);
+        for source in &sources {
+            reader.add_source_known(known(&client, &source.url));
         }
         let state = State {
             reader,
@@ -66,6 +70,7 @@ impl Shared {
             lanes: HashMap::new(),
             requests: HashMap::new(),
             due: None,
+            learning: Learning::default(),
         };
         let disk = Disk::new(sources.len());
         Shared {
@@ -152,9 +157,11 @@ impl Shared {
             return;
         }
         self.drive(|state, now| {
+            let mut is_news = false;
             for event in events {
                 match &event {
                     Event::Done { request } | Event::Failed { request, .. } => {
+                        is_news = true;
                         state.requests.remove(request);
                     }
                     Event::Lost { lane, .. } => {
@@ -165,6 +172,9 @@ impl Shared {
                 }
                 state.reader.handle(now, event);
             }
+            if is_news && state.learning.is_due(now) {
+                self.learn(state);
+            }
         });
     }
 
@@ -174,7 +184,7 @@ impl Shared {
                 let (sender, commands) = mpsc::unbounded_channel();
                 state.lanes.insert(lane, sender);
                 let Some(source) = self.sources.get(source.0 as usize).cloned() else { return };
-                let lane = Lane { id: lane, source, shared: Arc::clone(self) };
+                let lane = Lane { id: lane, source, shared: Arc::clone(self), _counted: Lanes::begin() };
                 self.runtime.spawn(lane.run(commands));
             }
             Action::Request { lane, request, ranges } => {
@@ -215,9 +225,18 @@ impl Shared {
         }
     }
 
+    fn learn(&self, state: &State) {
+        learn(&self.client, self.sources.iter().map(|source| &**source), &state.reader);
+    }
+
     /// Nothing is read any more.
     pub(super) fn close(self: &Arc<Shared>) {
-        self.drive(|state, now| state.reader.close(now));
+        self.drive(|state, now| {
+            if !state.reader.is_closed() {
+                self.learn(state);
+            }
+            state.reader.close(now);
+        });
         // The clock ends.
         self.earlier.notify_one();
     }

@@ -56,6 +56,22 @@ async fn a_server_that_refuses_vectors_is_sent_their_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_vectors_is_asked_for_none_by_the_second_file() {
+    let bytes = noise(SIZE, 7);
+    let site = Site::start(&bytes, Faults::default()).await;
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
+    let mut vectors = 0;
+    for nth in 0..2 {
+        let options = options(Policy::Vector, 4.0);
+        let file = RemoteFile::open(vec![site.url.clone()], client.clone(), options).await.unwrap();
+        file.read(&ranges(), None).all().await.unwrap();
+        assert_eq!(file.explain().failures, 0, "{}", file.explain());
+        assert_eq!(site.count("readv") > vectors, nth == 0, "{} vectors", site.count("readv"));
+        vectors = site.count("readv");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_the_server_does_to_reads_the_bytes_are_right() {
     for faults in [
         Faults { has_no_pages: true, ..Faults::default() },

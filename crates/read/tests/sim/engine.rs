@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, Error, ErrorKind, RangeSet, Time};
 use gridlane_plan::{LaneId, Loss, RequestId, SourceId};
-use gridlane_read::{Abilities, Action, Call, Event, Explain, Hint, Payload, ReadId, Reader, Settings};
+use gridlane_read::{
+    Abilities, Action, Call, Event, Explain, Hint, Known, Payload, ReadId, Reader, Settings,
+};
 
 use super::server::{Place, Server};
 
@@ -22,31 +24,43 @@ pub(crate) fn content(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
+/// Parts of the file that are made by hand: where each is, and its bytes.
+pub(crate) type Made = Vec<(u64, Vec<u8>)>;
+
 /// A payload of the simulator.
 pub(crate) trait SimPayload: Payload {
     /// The bytes of the file at `range`.
-    fn make(range: ByteRange) -> Self;
+    fn make(range: ByteRange, made: &Made) -> Self;
     /// True if they are those from `offset` on.
-    fn is_right(&self, offset: u64) -> bool;
+    fn is_right(&self, offset: u64, made: &Made) -> bool;
 }
 
 impl SimPayload for Place {
-    fn make(range: ByteRange) -> Place {
+    fn make(range: ByteRange, _: &Made) -> Place {
         Place { at: range.start(), len: range.len() }
     }
 
-    fn is_right(&self, offset: u64) -> bool {
+    fn is_right(&self, offset: u64, _: &Made) -> bool {
         self.at == offset
     }
 }
 
 impl SimPayload for Vec<u8> {
-    fn make(range: ByteRange) -> Vec<u8> {
-        (range.start()..range.end()).map(content).collect()
+    fn make(range: ByteRange, made: &Made) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (range.start()..range.end()).map(content).collect();
+        for (at, own) in made {
+            let part = ByteRange::at(*at, own.len() as u64).intersection(range);
+            if !part.is_empty() {
+                let (to, from) = ((part.start() - range.start()) as usize, (part.start() - at) as usize);
+                let len = part.len() as usize;
+                bytes[to..to + len].copy_from_slice(&own[from..from + len]);
+            }
+        }
+        bytes
     }
 
-    fn is_right(&self, offset: u64) -> bool {
-        self.iter().zip(offset..).all(|(byte, at)| *byte == content(at))
+    fn is_right(&self, offset: u64, made: &Made) -> bool {
+        *self == Vec::make(ByteRange::at(offset, self.len() as u64), made)
     }
 }
 
@@ -95,12 +109,16 @@ pub(crate) struct Outcome {
     pub(crate) waiting: usize,
     /// Connections at the end, before the file is closed.
     pub(crate) connections: usize,
+    /// When there was one more or one less, and how many there were then.
+    pub(crate) connections_by: Vec<(f64, usize)>,
     /// When the first range of the first call was complete.
     pub(crate) first_range_s: Option<f64>,
     /// Bytes that each server sent.
     pub(crate) sent_bytes: Vec<u64>,
     /// Requests taken back.
     pub(crate) taken_back: u64,
+    /// What was learned of each server.
+    pub(crate) learned: Vec<Known>,
 }
 
 #[derive(Debug)]
@@ -122,6 +140,9 @@ enum Happening {
     Acknowledged(LaneId, u64),
     Call(usize),
     Cancel(usize),
+    Hint(Hint),
+    /// A connection may have been idle for too long.
+    Idle(LaneId),
 }
 
 struct Entry(f64, u64, Happening);
@@ -160,6 +181,8 @@ struct Connection {
     grows: bool,
     sent_bytes: u64,
     is_open: bool,
+    /// When something was last sent on it.
+    used_s: f64,
 }
 
 #[derive(Default)]
@@ -180,6 +203,9 @@ pub(crate) struct Sim<P> {
     /// Fails when a byte is asked for while it is in flight.
     pub(crate) is_strict: bool,
     pub(crate) hints: Vec<Hint>,
+    /// Hints that come later.
+    pub(crate) late_hints: Vec<(f64, Hint)>,
+    pub(crate) made: Made,
     budget_bytes: u64,
     now_s: f64,
     count: u64,
@@ -201,10 +227,20 @@ pub(crate) struct Sim<P> {
 
 impl<P: SimPayload> Sim<P> {
     pub(crate) fn new(size_bytes: u64, settings: Settings, servers: &[Server]) -> Sim<P> {
+        Sim::knowing(size_bytes, settings, servers, &vec![Known::default(); servers.len()])
+    }
+
+    /// With what earlier runs have learned of the servers.
+    pub(crate) fn knowing(
+        size_bytes: u64,
+        settings: Settings,
+        servers: &[Server],
+        known: &[Known],
+    ) -> Sim<P> {
         let budget_bytes = settings.memory_bytes;
         let mut reader = Reader::new(settings);
-        servers.iter().for_each(|_| {
-            reader.add_source();
+        known.iter().for_each(|known| {
+            reader.add_source_known(*known);
         });
         Sim {
             reader,
@@ -213,6 +249,8 @@ impl<P: SimPayload> Sim<P> {
             give_up_s: 100_000.0,
             is_strict: true,
             hints: Vec::new(),
+            late_hints: Vec::new(),
+            made: Made::new(),
             budget_bytes,
             now_s: 0.0,
             count: 0,
@@ -234,9 +272,11 @@ impl<P: SimPayload> Sim<P> {
                 owed_bytes: 0,
                 waiting: 0,
                 connections: 0,
+                connections_by: Vec::new(),
                 first_range_s: None,
                 sent_bytes: vec![0; servers.len()],
                 taken_back: 0,
+                learned: Vec::new(),
             },
             checks_parts: std::mem::size_of::<P>() != std::mem::size_of::<Place>(),
         }
@@ -255,6 +295,9 @@ impl<P: SimPayload> Sim<P> {
     pub(crate) fn run(mut self, app: &App) -> Outcome {
         for hint in std::mem::take(&mut self.hints) {
             self.reader.hint(hint);
+        }
+        for (at_s, hint) in std::mem::take(&mut self.late_hints) {
+            self.later(at_s, Happening::Hint(hint));
         }
         let (calls, mut next): (Vec<Timed>, usize) = match app {
             App::Closed(calls) => {
@@ -309,6 +352,8 @@ impl<P: SimPayload> Sim<P> {
         self.outcome.owed_bytes = self.reader.owed_bytes();
         self.outcome.waiting = self.reader.waiting();
         self.outcome.connections = self.connections.len();
+        let numbers = 0..self.servers.len() as u32;
+        self.outcome.learned = numbers.map(|number| self.reader.learned(SourceId(number))).collect();
         let now = self.now();
         self.reader.close(now);
         self.obey();
@@ -359,7 +404,7 @@ impl<P: SimPayload> Sim<P> {
             Action::Recall { ranges } => panic!("nothing is stored here: {ranges:?}"),
             Action::Close { lane } => self.break_connection(lane, Loss::Closed),
             Action::Bytes { read, index, offset, payload } => {
-                assert!(payload.is_right(offset), "wrong bytes at {offset}");
+                assert!(payload.is_right(offset, &self.made), "wrong bytes at {offset}");
                 let call = self.calls.get_mut(&read).expect("bytes come for calls that wait");
                 let range = ByteRange::at(offset, payload.len_bytes());
                 assert!(call.ranges[index].contains(range) && !call.is_done[index]);
@@ -401,8 +446,10 @@ impl<P: SimPayload> Sim<P> {
             grows: server.slow_start,
             sent_bytes: 0,
             is_open: false,
+            used_s: self.now_s,
         };
         self.connections.insert(lane, connection);
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         let happening = if server.silent_from_s.is_some_and(|from_s| from_s <= ready_s) {
             (self.now_s + CONNECT_S, Happening::Lost(lane, Loss::Failed, ErrorKind::Timeout))
         } else if server.down_from_s.is_some_and(|from_s| from_s <= ready_s) {
@@ -468,6 +515,7 @@ impl<P: SimPayload> Sim<P> {
 
     fn break_connection(&mut self, lane: LaneId, loss: Loss) {
         let Some(connection) = self.connections.remove(&lane) else { return };
+        self.outcome.connections_by.push((self.now_s, self.connections.len()));
         self.under_way_bytes[connection.source] -= connection.in_flight_bytes;
         let gone: Vec<RequestId> =
             self.asked.iter().filter(|(_, (on, _))| *on == lane).map(|(&id, _)| id).collect();
@@ -485,6 +533,7 @@ impl<P: SimPayload> Sim<P> {
             Happening::Ready(lane) => {
                 let Some(connection) = self.connections.get_mut(&lane) else { return };
                 connection.is_open = true;
+                connection.used_s = self.now_s;
                 let source = connection.source;
                 let server = &self.servers[source];
                 let abilities = Abilities {
@@ -495,6 +544,9 @@ impl<P: SimPayload> Sim<P> {
                 };
                 let round_trip = Some(Duration::from_secs_f64(server.round_trip_s));
                 let size_bytes = server.says_bytes.unwrap_or(self.size_bytes);
+                if let Some(limit_s) = server.closes_idle_after_s {
+                    self.later(self.now_s + limit_s, Happening::Idle(lane));
+                }
                 self.reader.handle(now, Event::Ready { lane, round_trip, abilities });
                 self.reader.handle(now, Event::Size { source: SourceId(source as u32), size_bytes });
             }
@@ -512,8 +564,14 @@ impl<P: SimPayload> Sim<P> {
             }
             Happening::Asked(lane, request, ranges) => {
                 let size_bytes = self.size_bytes;
+                let now_s = self.now_s;
                 if let Some(connection) = self.connections.get_mut(&lane) {
                     let server = &self.servers[connection.source];
+                    let limit_s = server.forgets_idle_after_s.unwrap_or(f64::INFINITY);
+                    if connection.used_s + limit_s < now_s {
+                        return;
+                    }
+                    connection.used_s = now_s;
                     let left = server.cuts_after_bytes.unwrap_or(u64::MAX);
                     let parts =
                         if server.ignores_ranges { vec![ByteRange::new(0, size_bytes)] } else { ranges };
@@ -551,6 +609,16 @@ impl<P: SimPayload> Sim<P> {
                     self.later(at_s, Happening::Cancel(index));
                 }
             }
+            Happening::Hint(hint) => self.reader.hint(hint),
+            Happening::Idle(lane) => {
+                let limit_s = |connection: &Connection| self.servers[connection.source].closes_idle_after_s;
+                let is_over = self.connections.get(&lane).is_some_and(|connection| {
+                    limit_s(connection).is_some_and(|limit_s| connection.used_s + limit_s <= self.now_s)
+                });
+                if is_over {
+                    self.break_connection(lane, Loss::Ended);
+                }
+            }
             Happening::Cancel(index) => {
                 let read = self.names[&index];
                 self.reader.cancel(now, read);
@@ -575,6 +643,11 @@ impl<P: SimPayload> Sim<P> {
         if server.down_from_s.is_some_and(|from_s| from_s <= self.now_s) {
             return self.break_connection(lane, Loss::Failed);
         }
+        connection.used_s = self.now_s;
+        if let Some(limit_s) = server.closes_idle_after_s {
+            self.count += 1;
+            self.queue.push(Reverse(Entry(self.now_s + limit_s, self.count, Happening::Idle(lane))));
+        }
         connection.sent_bytes += parts.iter().map(|part| part.len()).sum::<u64>();
         let source = connection.source;
         if server.resets_after_bytes.is_some_and(|bytes| connection.sent_bytes >= bytes) {
@@ -589,11 +662,12 @@ impl<P: SimPayload> Sim<P> {
             if let Some((_, rest)) = self.asked.get_mut(&request) {
                 rest.remove(part);
             }
-            self.reader.handle(now, Event::Part { request, offset: part.start(), payload: P::make(part) });
+            let payload = P::make(part, &self.made);
+            self.reader.handle(now, Event::Part { request, offset: part.start(), payload });
             if server.adds_strays && part.end() + 10 < self.size_bytes {
                 let stray = ByteRange::at(part.end(), 7);
-                self.reader
-                    .handle(now, Event::Part { request, offset: stray.start(), payload: P::make(stray) });
+                let payload = P::make(stray, &self.made);
+                self.reader.handle(now, Event::Part { request, offset: stray.start(), payload });
             }
         }
         if is_last && self.asked.contains_key(&request) {

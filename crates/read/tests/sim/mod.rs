@@ -20,7 +20,7 @@ mod server;
 mod traces;
 
 pub(crate) use cases::config;
-pub(crate) use engine::{App, Outcome, Sim, SimPayload, Timed, content};
+pub(crate) use engine::{App, Made, Outcome, Sim, SimPayload, Timed, content};
 pub(crate) use hindsight::{Cell, FORCED, Job, by_lot, harness, recorded};
 pub(crate) use server::{MB, Place, Server};
 pub(crate) use traces::{Trace, traces};

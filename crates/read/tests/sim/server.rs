@@ -34,6 +34,10 @@ pub(crate) struct Server {
     pub(crate) has_no_file: bool,
     /// It sends other bytes than those asked for along with them.
     pub(crate) adds_strays: bool,
+    /// It closes a connection on which nothing was sent for so long.
+    pub(crate) closes_idle_after_s: Option<f64>,
+    /// What is between forgets such a connection, and says nothing.
+    pub(crate) forgets_idle_after_s: Option<f64>,
     /// It takes so many connections.
     pub(crate) lanes_max: usize,
 }
@@ -58,6 +62,8 @@ impl Server {
             down_from_s: None,
             has_no_file: false,
             adds_strays: false,
+            closes_idle_after_s: None,
+            forgets_idle_after_s: None,
             lanes_max: usize::MAX,
         }
     }

@@ -4,6 +4,7 @@ mod cached;
 mod commands;
 mod faults;
 mod servers;
+mod sparing;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
