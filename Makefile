@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc lab-quick lab-own check-netem lint fmt clean
+.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -77,6 +77,14 @@ bench-tpc: ## many small copies between two servers and the second of two, besid
 	@sh scripts/bootstrap.sh --bench-tpc
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/tpc.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+bench-read: ## reading a part of a remote file, beside pyxrootd, fsspec and each policy (an hour and a half; BENCH_OPTIONS=--list, --quick, '--row NAME')
+	@sh scripts/bootstrap.sh --bench-read
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && cargo build --release --locked --package gridlane-read --example hindsight
+	@sh scripts/wheel.sh $(TARGET_DIR)/wheels
+	@$(ENV) && exec python3 bench/read.py --gridlane $(GRIDLANE) --simulator $(TARGET_DIR)/release/examples/hindsight \
+		--wheel $(TARGET_DIR)/wheels $(BENCH_OPTIONS)
 
 lab-quick: ## the published experiments in their quick sizes, with reports below lab/results (40 minutes; LAB_OPTIONS=NAME...)
 	@sh scripts/bootstrap.sh --lab

@@ -115,10 +115,10 @@ def targets(sections):
         for row in section["rows"]:
             for figure in row["figures"]:
                 if figure["passed"] is not None:
-                    yield _figure_line(row["name"], figure)
+                    yield figure_line(row["name"], figure)
 
 
-def _figure_line(name, figure):
+def figure_line(name, figure):
     low, high = _interval(figure)
     n = figure["summary"]["n"] if figure["summary"] else 0
     n = f"{n} + {figure['missing']} failed" if figure["missing"] else n

@@ -13,6 +13,7 @@
 #   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #   scripts/bootstrap.sh --bench-tpc and what `make bench-tpc` needs
+#   scripts/bootstrap.sh --bench-read and what `make bench-read` needs
 #   scripts/bootstrap.sh --lab      and what `make lab-quick` and `make lab-own` need
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
@@ -55,16 +56,17 @@
 #                        GridFTP's client and server, and raw network figures, in the lab and its tests
 #   postgresql           a store that the lab's tests start by themselves
 #   python3.11           for the lab, where python3 is older
-#   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan`, `make bench-root` and `make bench-tpc`
+#   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan`, `make bench-root`, `make bench-tpc` and
+#                        `make bench-read`
 #   apache2-bin davix rclone wrk openssl   peers and tools of `make bench`
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --test-long | --wheel | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --lab) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --wheel | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --bench-read | --lab) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--wheel|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--lab]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--wheel|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--bench-read|--lab]" >&2
     exit 2
     ;;
 esac
@@ -118,6 +120,15 @@ python_for_lab() {
     done
 }
 
+need_lab_python() {
+    [ -z "$(python_for_lab)" ] || return 0
+    if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        add_once python3-venv
+    else
+        packages="$packages python3.11 python3.11-venv"
+    fi
+}
+
 # Servers and tools of the lab, in its tests as in its scenarios.
 need_lab() {
     need_once curl curl
@@ -140,13 +151,7 @@ need_lab() {
     need_once globus-gridftp-server globus-gridftp-server-progs
     need_once iperf3 iperf3
     /usr/bin/python3 -c 'import XRootD' 2>/dev/null || add_once python3-xrootd
-    if [ -z "$(python_for_lab)" ]; then
-        if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-            add_once python3-venv
-        else
-            packages="$packages python3.11 python3.11-venv"
-        fi
-    fi
+    need_lab_python
 }
 
 need git git
@@ -238,6 +243,16 @@ case $purpose in
     need ip iproute2
     need xrootd xrootd-server
     need xrdcp xrootd-client
+    ;;
+--bench-read)
+    need python3 python3
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
+    need openssl openssl
+    need ip iproute2
+    need xrootd xrootd-server
+    need xrdfs xrootd-client
+    /usr/bin/python3 -c 'import XRootD' 2>/dev/null || packages="$packages python3-xrootd"
+    need_lab_python
     ;;
 --bench-wan)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
@@ -385,7 +400,15 @@ case $purpose in
 esac
 
 case $purpose in
---test | --test-long | --wheel) need_environment maturin-1 scripts/pins/maturin.txt ;;
+--bench-read)
+    need_environment xrootd-6.2.1 scripts/pins/xrootd.txt
+    need_environment python-1 scripts/pins/python.txt "$(python_for_lab)"
+    [ "$(uname -m)" != x86_64 ] || need_environment root-1 scripts/pins/root.txt "$(python_for_lab)"
+    ;;
+esac
+
+case $purpose in
+--test | --test-long | --wheel | --bench-read) need_environment maturin-1 scripts/pins/maturin.txt ;;
 esac
 
 case $purpose in

@@ -27,7 +27,7 @@ step 'format' cargo fmt --all --check
 step 'layers' sh scripts/check-layers.sh
 step 'import cycles' python3 scripts/check-cycles.py
 step 'words' python3 scripts/check-words.py
-step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
+step 'arithmetic of the benchmarks' sh -c 'python3 bench/wan.py --self-test && python3 bench/read.py --self-test'
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 step 'lints without records of TLS of our own' cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings
 step 'build of the tests' cargo test --workspace --locked --no-run --quiet

@@ -15,11 +15,13 @@
 #[path = "../../../plan/tests/sim/cases.rs"]
 mod cases;
 mod engine;
+mod hindsight;
 mod server;
 mod traces;
 
 pub(crate) use cases::config;
 pub(crate) use engine::{App, Outcome, Sim, SimPayload, Timed, content};
+pub(crate) use hindsight::{Cell, FORCED, Job, by_lot, harness, recorded};
 pub(crate) use server::{MB, Place, Server};
 pub(crate) use traces::{Trace, traces};
 

@@ -5,11 +5,11 @@
 //! used longest go, until an eighth is free: those that another process writes to at last, and none that is open in this one.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits::{SPARSE_BYTES_MAX, SPARSE_FILES_MAX, SPARSE_PURGE_PART};
 
-use super::directory::{Directory, Kind, Lock, Name, Unit, try_lock};
+use super::directory::{Directory, Kind, Name, Unit, try_lock};
 
 /// The room that a cache may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,15 +155,14 @@ impl Budget {
     /// Removes all files of a name; `None` if another process writes to it and it is not forced, else whether they are gone.
     fn remove(&self, unit: &Unit, is_forced: bool) -> Option<bool> {
         // While it is locked here no other process begins it anew under the same name.
-        let data = self.directory.find(&unit.name, Kind::Data, true).ok().flatten();
-        if let Some(data) = &data {
-            let is_ours = matches!(try_lock(data), Ok(Lock::Ours));
-            if !is_ours && !is_forced {
-                return None;
-            }
-            if is_ours && !self.directory.is_named(&unit.name, Kind::Data, data) {
+        let data = self.directory.find(&unit.name, Kind::Data, true).ok().flatten().map(Arc::new);
+        let held = data.as_ref().and_then(|data| try_lock(data).ok().flatten());
+        match &held {
+            Some(held) if !self.directory.is_named(&unit.name, Kind::Data, held.data()) => {
                 return Some(false);
             }
+            None if data.is_some() && !is_forced => return None,
+            _ => {}
         }
         Some(self.directory.remove_all(&unit.name).is_ok())
     }

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -62,12 +63,30 @@ pub(super) struct Unit {
     pub(super) used_at: (i64, i64),
 }
 
-/// A lock that may be had without waiting.
-pub(super) enum Lock {
-    /// It is ours, until the file is closed.
-    Ours,
-    /// Another process has it, or another part of this one.
-    Busy,
+/// The lock of a data file, until it is dropped.
+///
+/// It is given back by name, and not left to the closing of the file: a process that is forked off at that moment has the file
+/// open as well, until it has become another program, and the lock would seem to be taken for as long.
+#[derive(Debug)]
+pub(super) struct Held {
+    data: Arc<File>,
+    /// What is forked off has a copy of this, and must not give back what its parent holds.
+    process: u32,
+}
+
+impl Held {
+    /// The file of the bytes.
+    pub(super) fn data(&self) -> &Arc<File> {
+        &self.data
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = flock(&*self.data, FlockOperation::Unlock);
+        }
+    }
 }
 
 /// See the module.
@@ -217,11 +236,11 @@ pub(super) fn on_disk(bytes: u64) -> u64 {
     bytes.div_ceil(DISK_BLOCK_BYTES).saturating_mul(DISK_BLOCK_BYTES)
 }
 
-/// Tries to lock a file for as long as it is open.
-pub(super) fn try_lock(file: &File) -> io::Result<Lock> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock::Ours),
-        Err(Errno::WOULDBLOCK) => Ok(Lock::Busy),
+/// Tries to lock a file without waiting; `None` if another process has the lock, or another part of this one.
+pub(super) fn try_lock(data: &Arc<File>) -> io::Result<Option<Held>> {
+    match flock(&**data, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Held { data: Arc::clone(data), process: std::process::id() })),
+        Err(Errno::WOULDBLOCK) => Ok(None),
         Err(cause) => Err(cause.into()),
     }
 }
@@ -267,6 +286,26 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_ends_though_a_copy_of_the_descriptor_lives_on() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || Arc::new(file.reopen().unwrap());
+        let data = open();
+        let held = try_lock(&data).unwrap();
+        assert!(held.is_some() && try_lock(&open()).unwrap().is_none());
+        // As a process has it that was forked off and is not yet another program.
+        let copy = data.try_clone().unwrap();
+        drop((held, data));
+        assert!(try_lock(&open()).unwrap().is_some());
+        drop(copy);
+        // One that a forked process drops is none that it has.
+        let (data, parent) = (open(), std::process::id().wrapping_add(1));
+        let held = try_lock(&data).unwrap();
+        drop(Held { data: Arc::clone(&data), process: parent });
+        assert!(try_lock(&open()).unwrap().is_none());
+        drop(held);
+    }
 
     #[test]
     fn names_are_read_as_they_are_written_and_no_others() {

@@ -13,7 +13,7 @@ use gridlane_core::limits::{SPARSE_ATTEMPTS_MAX, SPARSE_DATA_WASTE_BYTES, SPARSE
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::budget::Budget;
-use super::directory::{Kind, Lock, Name, on_disk, try_lock};
+use super::directory::{Held, Kind, Name, on_disk, try_lock};
 use super::extents::{Extents, Loaded, judged};
 use super::format::{DATA_HEAD_BYTES, FileId, Record, data_head, index_head, read_data_head};
 use super::key::FileKey;
@@ -34,7 +34,7 @@ pub(super) struct Opened {
 
 /// The right to add to a file.
 pub(super) struct Writer {
-    data: Arc<File>,
+    held: Held,
     id: FileId,
     data_end: u64,
     index: File,
@@ -46,7 +46,7 @@ pub(super) struct Writer {
 impl Writer {
     /// The file of the bytes.
     pub(super) fn data(&self) -> &File {
-        &self.data
+        self.held.data()
     }
 
     /// Writes an extent: its bytes, and then the record that they are there. Neither waits for the disk.
@@ -56,14 +56,14 @@ impl Writer {
         let record = Record { extent, data_at: self.data_end, checksums };
         self.record.clear();
         record.encode(self.id, self.index_end, &mut self.record);
-        let written = self
-            .data
+        let data = self.held.data();
+        let written = data
             .write_all_at(bytes, self.data_end)
             .and_then(|()| self.index.write_all_at(&self.record, self.index_end));
         if let Err(cause) = written {
             // No record refers to what is behind these ends: on a full disk it would be in the way of others.
             let _ = self.index.set_len(self.index_end);
-            let _ = self.data.set_len(self.data_end);
+            let _ = data.set_len(self.data_end);
             return Err(cause);
         }
         self.data_end += extent.len();
@@ -82,19 +82,22 @@ pub(super) fn open(budget: &Budget, name: &Name, key: &FileKey) -> io::Result<Op
                 None => continue,
             }
         };
-        let is_ours = matches!(try_lock(&data)?, Lock::Ours);
+        let data = Arc::new(data);
+        let held = try_lock(&data)?;
         // The process that had the lock may have removed the file since it was opened here.
         if !directory.is_named(name, Kind::Data, &data) {
             continue;
         }
         let found = find(budget, name, key, &data)?;
         directory.note_use(name);
-        match found {
-            Some(found) if !is_ours => return Ok(found.into_read(data)),
+        match (found, held) {
+            (Some(found), None) => return Ok(found.into_read(data)),
             // It is being begun, or is of no use to this process.
-            None if !is_ours => return Ok(nothing()),
-            Some(found) if !found.is_wasted() => return Ok(found.into_write(budget, name, key, data)),
-            _ => directory.remove_all(name)?,
+            (None, None) => return Ok(nothing()),
+            (Some(found), Some(held)) if !found.is_wasted() => {
+                return Ok(found.into_write(budget, name, key, held));
+            }
+            (_, Some(_held)) => directory.remove_all(name)?,
         }
     }
     Ok(nothing())
@@ -130,17 +133,21 @@ impl Found {
         waste_bytes > SPARSE_DATA_WASTE_BYTES && waste_bytes > used_bytes
     }
 
-    fn into_read(self, data: File) -> Opened {
-        let data = Some((Arc::new(data), self.loaded.id));
-        Opened { data, extents: self.loaded.extents, writer: None, trouble: None }
+    fn into_read(self, data: Arc<File>) -> Opened {
+        Opened {
+            data: Some((data, self.loaded.id)),
+            extents: self.loaded.extents,
+            writer: None,
+            trouble: None,
+        }
     }
 
     /// Cuts off what does not count, and writes the index anew where that is worth it, or where it speaks of bytes that are lost:
     /// others will come to their place.
-    fn into_write(self, budget: &Budget, name: &Name, key: &FileKey, data: File) -> Opened {
+    fn into_write(self, budget: &Budget, name: &Name, key: &FileKey, held: Held) -> Opened {
         let Found { loaded, index, data_bytes, lost_bytes } = self;
         let Loaded { id, mut extents, head_bytes, good_bytes } = loaded;
-        let data = Arc::new(data);
+        let data = Arc::clone(held.data());
         let needed_bytes = extents.records_bytes();
         let waste_bytes = (good_bytes - head_bytes).saturating_sub(needed_bytes);
         let is_due = waste_bytes > SPARSE_INDEX_WASTE_BYTES && waste_bytes > needed_bytes;
@@ -150,8 +157,7 @@ impl Found {
         };
         let (writer, trouble) = match made {
             Ok((index, index_end)) => {
-                let data = Arc::clone(&data);
-                (Some(Writer { data, id, data_end: data_bytes, index, index_end, record: Vec::new() }), None)
+                (Some(Writer { held, id, data_end: data_bytes, index, index_end, record: Vec::new() }), None)
             }
             Err(cause) => (None, Some(cause)),
         };
@@ -176,9 +182,10 @@ fn begin(budget: &Budget, name: &Name, key: &FileKey) -> io::Result<Option<Opene
         let directory = &budget.directory;
         let Some(data) = directory.make(name, Kind::Data)? else { return Ok(None) };
         // Another process may have been faster with the lock, and removes a file without a head.
-        if !matches!(try_lock(&data)?, Lock::Ours) || !directory.is_named(name, Kind::Data, &data) {
+        let data = Arc::new(data);
+        let Some(held) = try_lock(&data)?.filter(|_| directory.is_named(name, Kind::Data, &data)) else {
             return Ok(None);
-        }
+        };
         let written = || {
             data.write_all_at(&data_head, 0)?;
             directory.remove(name, Kind::Index)?;
@@ -187,7 +194,7 @@ fn begin(budget: &Budget, name: &Name, key: &FileKey) -> io::Result<Option<Opene
             Ok(Some(index))
         };
         match written() {
-            Ok(Some(index)) => Ok(Some((data, index))),
+            Ok(Some(index)) => Ok(Some((held, index))),
             outcome => {
                 // Nothing half-made stays on a full disk.
                 let _ = directory.remove_all(name);
@@ -196,10 +203,10 @@ fn begin(budget: &Budget, name: &Name, key: &FileKey) -> io::Result<Option<Opene
         }
     };
     match make() {
-        Ok(Some((data, index))) => {
-            let data = Arc::new(data);
+        Ok(Some((held, index))) => {
+            let data = Arc::clone(held.data());
             let writer = Writer {
-                data: Arc::clone(&data),
+                held,
                 id,
                 data_end: data_head.len() as u64,
                 index,
