@@ -62,7 +62,7 @@ Name: gridlane
 Description: reads remote files over http, https and root://, from one replica or several
 Version: $version
 Libs: -L\${libdir} -lgridlane
-Libs.private: -lgcc_s -lpthread -lm -ldl -lc
+Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 Cflags: -I\${includedir}
 END
     echo "installed $libraries/$soname and $header"

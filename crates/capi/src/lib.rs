@@ -14,8 +14,8 @@
 //! for a thread that may be copying. A descriptor goes into any event loop. And a program that wants callbacks makes them of it
 //! with a thread and ten lines, while the other way round is harder.
 //!
-//! Pointers to things of ours are numbers ([`handles`]): what was closed is not found, and nothing of a caller's mistake is
-//! followed. `unsafe` is in two modules: [`abi`], the functions, and [`memory`], what they read and write of the caller's.
+//! Pointers to things of ours are numbers (`handles`): what was closed is not found, and nothing of a caller's mistake is
+//! followed. `unsafe` is in two modules: `abi`, the functions, and `memory`, what they read and write of the caller's.
 //!
 //! A panic ends at the boundary as an error; nothing is printed.
 //!

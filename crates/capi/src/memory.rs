@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_buffer_is_not_overrun() {
         let mut memory = [0_u8; 8];
-        // SAFETY: it is there, and is looked at when the buffer is gone.
+        // SAFETY: it is there, and is looked at when the buffer is not used any more.
         let (_, mut buffer) = unsafe { place(0, 4, memory.as_mut_ptr()) }.unwrap();
         assert_eq!(buffer.fill(b"abcdefgh"), 4);
         assert_eq!(&memory, b"abcd\0\0\0\0");

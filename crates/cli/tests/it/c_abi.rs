@@ -47,10 +47,12 @@ impl Installed {
         command
     }
 
-    /// Runs a case of the program in both forms; returns what the second one prints.
+    /// Runs a case of the program in both forms at the same time; returns what the second one prints.
     fn check(&self, arguments: &[&str]) -> String {
-        run(&mut self.program("reads", arguments));
-        run(&mut self.program("reads++", arguments))
+        std::thread::scope(|scope| {
+            scope.spawn(|| run(&mut self.program("reads", arguments)));
+            run(&mut self.program("reads++", arguments))
+        })
     }
 
     fn compile(&self, compiler: &str, options: &[&str], source: &Path, name: &str) {
@@ -153,10 +155,14 @@ fn the_example_of_the_reference_reads_a_file() {
 fn a_c_program_is_told_what_went_wrong() {
     let scratch = Scratch::new();
     let server = Server::start(&scratch.dir("export"));
-    for scheme in ["http", "root"] {
-        let refused = closed_port_url("f").replace("http://", &format!("{scheme}://"));
-        installed().check(&["errors", &server.url_over(scheme, "missing"), &refused]);
-    }
+    // A server that refuses is tried for some seconds.
+    std::thread::scope(|scope| {
+        for scheme in ["http", "root"] {
+            let (missing, refused) = (server.url_over(scheme, "missing"), closed_port_url("f"));
+            let refused = refused.replace("http://", &format!("{scheme}://"));
+            scope.spawn(move || installed().check(&["errors", &missing, &refused]));
+        }
+    });
 }
 
 #[test]
