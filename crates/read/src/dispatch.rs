@@ -59,6 +59,7 @@ impl<P: Payload> Reader<P> {
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
         if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
+            self.recall_queued();
             return;
         }
         self.rest(now);
