@@ -59,6 +59,7 @@ impl<P: Payload> Reader<P> {
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
         if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
+            self.recall_queued();
             return;
         }
         self.rest(now);
@@ -260,8 +261,8 @@ impl<P: Payload> Reader<P> {
             };
             let lane = &self.lanes[&id];
             let share = self.request_bytes(bytes, lane, &path);
-            let bytes_max = if !is_ahead && room < share && self.calls_are_under_way() {
-                // Lanes have little room beside the requests of calls: it would be many small requests.
+            let bytes_max = if purpose == Purpose::Opening && self.demanded_bytes() >= READ_FIRST_BYTES {
+                // Lanes have little room beside the requests of a large call: it would be many small requests.
                 READ_REQUEST_BYTES
             } else {
                 share.min(room).min(spare_bytes)
@@ -309,9 +310,9 @@ impl<P: Payload> Reader<P> {
         }
     }
 
-    /// True if requests of calls are under way.
-    fn calls_are_under_way(&self) -> bool {
-        !self.waits.is_empty() && self.requests.values().any(|request| request.purpose == Purpose::Demand)
+    /// Bytes that requests owe to calls, and to them alone.
+    fn demanded_bytes(&self) -> u64 {
+        self.requests.values().map(Request::demanded_bytes).sum()
     }
 
     /// True if a fill of the whole file comes to the part before a read that is ahead of it would be answered.
@@ -400,7 +401,7 @@ impl<P: Payload> Reader<P> {
         let fits_always = bulk.range.len() <= self.settings.memory_bytes / 2;
         let mut is_done = false;
         loop {
-            let demanded: u64 = self.requests.values().map(Request::demanded_bytes).sum();
+            let demanded = self.demanded_bytes();
             let under_way = self.owed.bytes().saturating_sub(demanded);
             if under_way >= cap || demanded + self.queue.bytes() > demand_max {
                 break;

@@ -2,7 +2,7 @@
 //! what it names, and once more for what that names.
 //!
 //! It is an exemption of the budget, as the opening is, with a bound of its own: [`READ_FORMAT_BYTES`], and no more than the path
-//! brings in four round trips. A file that lies costs that, and nothing else.
+//! brings in four round trips, or in [`TIME_S`]. A file that lies costs that, and nothing else.
 
 use gridlane_core::limits::{READ_FORMAT_BYTES, READ_FORMAT_STEPS_MAX, READ_HEAD_BYTES};
 use gridlane_core::{ByteRange, RangeSet};
@@ -15,6 +15,8 @@ use crate::vector::{joined, merged};
 
 /// Round trips in which the path can bring what a format names.
 const ROUND_TRIPS: f64 = 4.0;
+/// Time for the same, in seconds, on a path that is shorter.
+const TIME_S: f64 = 0.025;
 
 /// The state of one file.
 #[derive(Debug, Default)]
@@ -33,7 +35,8 @@ impl<P: Payload> Reader<P> {
             return;
         }
         self.following.awaited = Some(ByteRange::new(0, size_bytes.min(MARK_BYTES)));
-        let path_bytes = (ROUND_TRIPS * self.path().holds_bytes()) as u64;
+        let path = self.path();
+        let path_bytes = (path.rate_bytes_per_s * (ROUND_TRIPS * path.round_trip_s).max(TIME_S)) as u64;
         let most = READ_FORMAT_BYTES.min(path_bytes.max(READ_HEAD_BYTES)).min(self.settings.memory_bytes / 4);
         self.following.left_bytes = if comes_whole { 0 } else { most };
     }

@@ -50,6 +50,22 @@ impl<P: Payload> Reader<P> {
         }
     }
 
+    /// What a server was to be asked for, or had been asked for by a connection that is gone, is recalled if it is stored by now.
+    pub(crate) fn recall_queued(&mut self) {
+        let everything = ByteRange::new(0, self.size_bytes.unwrap_or(0));
+        if self.queue.is_empty() || self.stored.ranges.is_empty() {
+            return;
+        }
+        for range in self.stored.ranges.intersection(everything) {
+            if self.queue.touches(range) {
+                self.queue.remove(range);
+                for wanted in self.waits.wanted(range) {
+                    self.stored.recall(wanted);
+                }
+            }
+        }
+    }
+
     /// Stored bytes that were asked for are here.
     pub(crate) fn recalled(&mut self, now: Time, offset: u64, payload: &P) {
         let range = ByteRange::at(offset, payload.len_bytes());
@@ -142,6 +158,25 @@ mod tests {
         assert_eq!(actions.iter().filter(done).count(), 2, "the range, and the one that shares it");
         assert!(!actions.iter().any(|action| matches!(action, Action::End { read: of, .. } if *of == read)));
         assert_eq!(reader.explain(Time::ZERO).stored_bytes, 500);
+    }
+
+    /// Another process has brought all of the file while a call of this one waits: lanes are let go, and it is answered all the same.
+    #[test]
+    fn what_a_call_waits_for_is_recalled_when_all_is_stored() {
+        let mut reader = half_stored();
+        all(&mut reader);
+        let wanted = ByteRange::at(SIZE / 2 + 7000, 500);
+        let read = reader.read(Time::ZERO, Call::one(wanted));
+        assert!(asked(&all(&mut reader)).0.contains(wanted));
+        let ranges = vec![ByteRange::new(SIZE / 2, SIZE)];
+        reader.handle(Time::ZERO, Event::Stored { source: SourceId(0), ranges });
+        let actions = all(&mut reader);
+        assert!(actions.iter().any(|action| matches!(action, Action::Close { .. })), "{actions:?}");
+        assert_eq!(asked(&actions).1, [wanted]);
+        reader.handle(Time::ZERO, Event::Recalled { offset: wanted.start(), payload: vec![7; 500] });
+        let ended =
+            |action: &Action<_>| matches!(action, Action::End { read: of, result: Ok(()) } if *of == read);
+        assert!(all(&mut reader).iter().any(ended));
     }
 
     #[test]

@@ -69,7 +69,8 @@ fn a_fast_path() {
     );
     assert_eq!(before.explain.moved(Purpose::SmallFile), 0);
     assert!(before.explain.bulk_after.is_some_and(|after| after.as_secs_f64() > server.round_trip_s));
-    assert!(after.explain.moved(Purpose::SmallFile) > 0 && after.explain.bulk_after.is_none());
+    assert!(after.explain.moved(Purpose::SmallFile) > 0, "{}", after.explain);
+    assert_eq!(after.explain.moved(Purpose::Bulk), 0, "{}", after.explain);
     assert!(after.finish_s <= before.finish_s, "{} s and {} s", before.finish_s, after.finish_s);
 }
 
