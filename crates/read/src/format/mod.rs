@@ -3,7 +3,7 @@
 //! A file's own words about where its metadata are ([`outline`]) are followed as far as the bytes are there: from the head to the
 //! list of keys, from there to the header of a tree. None is required or believed. What is named must be in the file and not too
 //! large, pieces are few, and all of them together are bounded by the reader's allowance
-//! ([`READ_FORMAT_BYTES`](gridlane_core::limits::READ_FORMAT_BYTES)); where a file is none of these, or broken, there are none.
+//! ([`READ_FORMAT_BYTES`]); where a file is none of these, or broken, there are none.
 //!
 //! Two formats have no part here. Zarr's metadata are objects of their own, which its readers fetch whole; a shard has no mark, and
 //! its index is at its end, which comes with the opening. The windows of streams need no alignment to MiniSEED's records: both are
