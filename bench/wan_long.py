@@ -19,9 +19,10 @@ congestion_control = "{control}"
 """
 
 
-def scenario(round_trip_ms, buffers="bdp", control="bbr", loss=0.0):
+def scenario(round_trip_ms, buffers="bdp", control="bbr", loss=0.0, queue="bdp"):
     text = HEAD.format(buffers=buffers, control=control)
     text += LINK.format(site=SITE, rate="1Gb/s", delay_ms=round_trip_ms / 2)
+    text += f'queue = "{queue}"\n'
     # Data is lost, not what acknowledges it.
     return text + (f"from.{SITE}.loss = {loss:g}\n" if loss else "")
 
