@@ -1,8 +1,8 @@
 //! What is read of files: the first and last bytes of formats, and the index of the disk cache.
 
-use gridlane_core::limits::{SPARSE_BLOCK_BYTES, SPARSE_EXTENT_BYTES_MAX};
+use gridlane_core::limits::{READ_FORMAT_BYTES, SPARSE_BLOCK_BYTES, SPARSE_EXTENT_BYTES_MAX};
 use gridlane_core::{ByteRange, RangeSet, Url};
-use gridlane_read::format::{Format, miniseed_record_bytes, recognised, wanted};
+use gridlane_read::format::{Format, miniseed_record_bytes, outline, recognised};
 use gridlane_store::FileKey;
 use gridlane_store::sparse::format::{FileId, Record, index_head, read_index_head};
 use gridlane_store::sparse::{Extents, Loaded};
@@ -11,8 +11,8 @@ use crate::random::Random;
 
 /// Stands between the head and the tail of a file.
 const BETWEEN: &[u8] = b"|tail|";
-/// Of a hint; larger ones are no description of a file.
-const HINT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Pieces of a file's metadata that it may name.
+const PIECES_MAX: usize = 128;
 
 /// Head and tail of a file of another server.
 pub(crate) fn format_hints(data: &[u8]) {
@@ -29,20 +29,34 @@ pub(crate) fn format_hints(data: &[u8]) {
     }
     let sizes = [data.len() as u64, 212_335_314, 13_493_022, 1 << 40, u64::MAX, random.bits(), 0, 7];
     for size_bytes in sizes {
-        let hints = wanted(head, tail, size_bytes);
-        assert!(hints.len() <= 3 && (format.is_some() || hints.is_empty()));
-        assert!(format != Some(Format::MiniSeed) || hints.is_empty());
-        for hint in &hints {
-            assert!(!hint.is_empty() && hint.end() <= size_bytes && hint.len() <= HINT_BYTES_MAX, "{hint:?}");
-        }
-        // With fewer bytes at hand it knows less, and nothing else.
-        let less = &head[..random.below(head.len() + 1)];
-        match recognised(less) {
-            None => assert!(wanted(less, tail, size_bytes).is_empty()),
-            found => {
-                assert_eq!(found, format, "{} bytes of {}", less.len(), head.len());
-                assert!(wanted(less, tail, size_bytes).iter().all(|hint| hints.contains(hint)));
+        let part = |range: ByteRange| {
+            let mut found = vec![0; usize::try_from(range.len()).ok()?];
+            for (at, bytes) in [(0, head), (size_bytes.saturating_sub(tail.len() as u64), tail)] {
+                let common = ByteRange::at(at, bytes.len() as u64).intersection(range);
+                if common.is_empty() {
+                    continue;
+                }
+                let (from, to) =
+                    (common.start().checked_sub(at)?, common.start().checked_sub(range.start())?);
+                let len = common.len() as usize;
+                found[to as usize..to as usize + len]
+                    .copy_from_slice(&bytes[from as usize..from as usize + len]);
             }
+            Some(found)
+        };
+        let found = outline(size_bytes, part);
+        assert!(found.wanted.len() <= PIECES_MAX && found.lacks.is_none(), "{found:?}");
+        assert!(found.format != Some(Format::MiniSeed) || found.wanted.is_empty());
+        for range in &found.wanted {
+            assert!(!range.is_empty() && range.end() <= size_bytes, "{range:?}");
+            assert!(range.len() <= READ_FORMAT_BYTES, "{range:?}");
+        }
+        // With fewer bytes at hand it knows less, nothing else, and says what it lacks.
+        let known_bytes = random.below(data.len() + 1) as u64;
+        let less = outline(size_bytes, |range| part(range).filter(|_| range.end() <= known_bytes));
+        assert!(less.lacks.is_some() || less == found, "{less:?} {found:?}");
+        if found.wanted.len() < PIECES_MAX {
+            assert!(less.wanted.iter().all(|range| found.wanted.contains(range)), "{less:?} {found:?}");
         }
     }
 }
