@@ -62,7 +62,7 @@ impl<P: Payload> Reader<P> {
         let is_heard = |source: &Source| source.is_dead || source.size_bytes.is_some();
         if self.is_near() && self.sources.iter().all(is_heard) {
             self.let_lanes_go();
-            self.recall_queued();
+            self.recall_everything();
             return;
         }
         self.rest(now);
@@ -78,12 +78,12 @@ impl<P: Payload> Reader<P> {
     // --- Lanes -----------------------------------------------------------------------------------
 
     /// Opens lanes until there are as many as are wanted, turn about to all sources that are usable, and first to those that have
-    /// failed least: with a single lane, too, each is tried. A suspect lane is not one of those that are wanted.
+    /// failed least: with a single lane, too, each is tried. A suspect lane is not one of those that are wanted, nor is one whose source rests.
     fn open_lanes(&mut self, now: Time) {
         let live = |lane: &&Lane| lane.state != State::Closing;
-        let wanted = self.lanes_wanted();
+        let wanted = self.lanes_wanted(now);
         while self.lanes.values().filter(live).count() < self.settings.lanes
-            && self.lanes.values().filter(live).filter(|lane| !lane.is_suspect).count() < wanted
+            && self.lanes.values().filter(live).filter(|lane| self.is_of_use(lane, now)).count() < wanted
         {
             let count = |id: usize| {
                 self.lanes.values().filter(live).filter(|lane| lane.source.0 as usize == id).count()
@@ -108,6 +108,11 @@ impl<P: Payload> Reader<P> {
             self.lanes.insert(lane, Lane::new(source, now));
             self.out.push_back(Action::Connect { lane, source });
         }
+    }
+
+    /// True unless nothing may be expected of a lane for now.
+    pub(crate) fn is_of_use(&self, lane: &Lane, now: Time) -> bool {
+        !lane.is_suspect && self.sources[lane.source.0 as usize].is_usable(now)
     }
 
     /// All bytes are here: the connections are for other files, of which a program may have hundreds open. Where some are
@@ -297,7 +302,8 @@ impl<P: Payload> Reader<P> {
                     let Some(&(next, other)) = self.ahead.front() else { break };
                     let follows = ranges.last().is_some_and(|last| next.start() > last.end());
                     let is_free = next.end() <= size_bytes && self.free_parts(next) == [next];
-                    if other != purpose || !follows || !is_free || taken + next.len() > bytes_max {
+                    let is_fit = taken + next.len() <= bytes_max && next.len() <= element_bytes_max;
+                    if other != purpose || !follows || !is_free || !is_fit {
                         break;
                     }
                     self.ahead.pop_front();

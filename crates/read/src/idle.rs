@@ -75,8 +75,8 @@ impl<P: Payload> Reader<P> {
         })
     }
 
-    /// The number of connections that there should be, apart from those that are suspect.
-    pub(crate) fn lanes_wanted(&self) -> usize {
+    /// The number of connections that there should be, apart from those that are of no use.
+    pub(crate) fn lanes_wanted(&self, now: Time) -> usize {
         let all = self.settings.lanes;
         let needed = if !self.has_work() {
             usize::from(self.idle.is_woken)
@@ -91,7 +91,12 @@ impl<P: Payload> Reader<P> {
             by_bytes.max(by_parts).min(all)
         };
         if self.idle.was {
-            return needed;
+            // While none is ready each replica is tried: the first may be gone meanwhile, and a dial takes long to fail.
+            let is_ready = |lane: &Lane| lane.state == State::Ready && self.is_of_use(lane, now);
+            let is_served = !self.has_work() || self.lanes.values().any(is_ready);
+            let tried =
+                if is_served { 0 } else { self.sources.iter().filter(|source| !source.is_dead).count() };
+            return needed.max(tried.min(all));
         }
         // Each replica is to say what it has.
         let unheard =

@@ -40,29 +40,26 @@ impl<P: Payload> Reader<P> {
         for range in ranges {
             let range = range.intersection(ByteRange::new(0, size_bytes));
             self.stored.ranges.insert(range);
-            // What a call waits for, and was not sent.
-            if !self.queue.is_empty() && self.queue.touches(range) {
-                self.queue.remove(range);
-                for wanted in self.waits.wanted(range) {
-                    self.stored.recall(wanted);
-                }
+            // What calls wait for and no lane owes: it was to be sent, or a fill was to bring it, which leaves out what is stored.
+            self.queue.remove(range);
+            let mut free = Vec::new();
+            self.waits.wanted(range).into_iter().for_each(|wanted| self.owed.missing(wanted, &mut free));
+            for wanted in free {
+                self.stored.recall(wanted);
             }
         }
     }
 
-    /// What a server was to be asked for, or had been asked for by a connection that is gone, is recalled if it is stored by now.
-    pub(crate) fn recall_queued(&mut self) {
-        let everything = ByteRange::new(0, self.size_bytes.unwrap_or(0));
-        if self.queue.is_empty() || self.stored.ranges.is_empty() {
+    /// All is in memory or stored, and no lane owes anything any more: what calls wait for is recalled, whether a server was to be asked for
+    /// it, or had been asked by a connection that is gone, or a fill was to bring it.
+    pub(crate) fn recall_everything(&mut self) {
+        if (self.queue.is_empty() && self.fills.is_empty()) || self.stored.ranges.is_empty() {
             return;
         }
-        for range in self.stored.ranges.intersection(everything) {
-            if self.queue.touches(range) {
-                self.queue.remove(range);
-                for wanted in self.waits.wanted(range) {
-                    self.stored.recall(wanted);
-                }
-            }
+        self.queue.clear();
+        self.fills.clear();
+        for wanted in self.waits.wanted(ByteRange::new(0, self.size_bytes.unwrap_or(0))) {
+            self.stored.recall(wanted);
         }
     }
 
@@ -96,7 +93,7 @@ mod tests {
     use super::*;
     use crate::action::Action;
     use crate::event::{Abilities, Event};
-    use crate::{Call, Settings};
+    use crate::{Call, Policy, Settings};
     use gridlane_core::RangeSet;
     use gridlane_plan::LaneId;
     use std::time::Duration;
@@ -177,6 +174,27 @@ mod tests {
         let ended =
             |action: &Action<_>| matches!(action, Action::End { read: of, result: Ok(()) } if *of == read);
         assert!(all(&mut reader).iter().any(ended));
+    }
+
+    /// A segment, or the whole file, is brought by a fill, which leaves out what is stored; a call that waits for it was told to wait.
+    #[test]
+    fn what_a_fill_was_to_bring_is_recalled_when_it_is_stored() {
+        for policy in [Policy::Lazy, Policy::Copy] {
+            for stored_bytes in [SIZE, SIZE / 2] {
+                let mut reader = Reader::new(Settings::forced(policy));
+                let source = reader.add_source();
+                let first = ByteRange::new(0, 1);
+                let read = reader.read(Time::ZERO, Call::one(first));
+                all(&mut reader);
+                reader.handle(Time::ZERO, Event::Size { source, size_bytes: SIZE });
+                let ranges = vec![ByteRange::new(0, stored_bytes)];
+                reader.handle(Time::ZERO, Event::Stored { source, ranges });
+                assert_eq!(asked(&all(&mut reader)).1, [first], "{policy:?}, {stored_bytes} bytes");
+                reader.handle(Time::ZERO, Event::Recalled { offset: 0, payload: vec![7] });
+                let ended = |action: &Action<_>| matches!(action, Action::End { read: of, result: Ok(()) } if *of == read);
+                assert!(all(&mut reader).iter().any(ended), "{policy:?}, {stored_bytes} bytes");
+            }
+        }
     }
 
     #[test]

@@ -124,6 +124,17 @@ fn a_connection_that_died_while_the_file_was_idle_is_replaced() {
 }
 
 #[test]
+fn another_replica_is_tried_where_the_first_is_gone_when_an_idle_file_is_read() {
+    let closing = || fast().with(|server| server.closes_idle_after_s = Some(3.0));
+    let gone = closing().with(|server| server.silent_from_s = Some(30.0));
+    let app =
+        App::Timed(vec![at(1.0, ByteRange::new(0, 1000)), at(60.0, ByteRange::new(3_000_000, 3_001_000))]);
+    let outcome = run(&[gone, closing()], Settings::forced(Policy::Vector), &app);
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert!(outcome.finish_s < 60.5, "{} s", outcome.finish_s);
+}
+
+#[test]
 fn a_hint_wakes_an_idle_file() {
     let closing = fast().with(|server| server.closes_idle_after_s = Some(3.0));
     let mut sim = Sim::<Vec<u8>>::new(SIZE, Settings::default(), &[closing]);

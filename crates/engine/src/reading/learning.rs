@@ -32,16 +32,29 @@ pub(super) fn known(client: &Client, url: &Url) -> Known {
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     told_at: Option<Time>,
+    /// Something came since then. What a file has shown once, and was open for hours afterwards, is not told as if it were new.
+    has_news: bool,
 }
 
 impl Learning {
-    /// True if it is time to tell it again; it is told then.
+    /// Something came.
+    pub(super) fn note(&mut self) {
+        self.has_news = true;
+    }
+
+    /// True if there is something to tell, and it is time for that; it is told then.
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         let is_due = self.told_at.is_none_or(|at| now.since(at) >= READ_LEARN_EVERY);
-        if is_due {
+        is_due && self.ends(now)
+    }
+
+    /// True if there is something to tell at the end; it is told then.
+    pub(super) fn ends(&mut self, now: Time) -> bool {
+        let has_news = std::mem::take(&mut self.has_news);
+        if has_news {
             self.told_at = Some(now);
         }
-        is_due
+        has_news
     }
 }
 

@@ -157,11 +157,10 @@ impl Shared {
             return;
         }
         self.drive(|state, now| {
-            let mut is_news = false;
             for event in events {
                 match &event {
                     Event::Done { request } | Event::Failed { request, .. } => {
-                        is_news = true;
+                        state.learning.note();
                         state.requests.remove(request);
                     }
                     Event::Lost { lane, .. } => {
@@ -172,7 +171,7 @@ impl Shared {
                 }
                 state.reader.handle(now, event);
             }
-            if is_news && state.learning.is_due(now) {
+            if state.learning.is_due(now) {
                 self.learn(state);
             }
         });
@@ -232,7 +231,7 @@ impl Shared {
     /// Nothing is read any more.
     pub(super) fn close(self: &Arc<Shared>) {
         self.drive(|state, now| {
-            if !state.reader.is_closed() {
+            if !state.reader.is_closed() && state.learning.ends(now) {
                 self.learn(state);
             }
             state.reader.close(now);

@@ -22,13 +22,13 @@ const TREES: [&[u8]; 4] = [b"TTree", b"TNtuple", b"TNtupleD", b"TChain"];
 const ANCHORS: [&[u8]; 2] = [b"ROOT::RNTuple", b"ROOT::Experimental::RNTuple"];
 
 /// An object of a directory.
-struct Key {
+struct Key<'a> {
     at: u64,
     bytes: u32,
     object_bytes: u32,
     key_bytes: u16,
-    class: Vec<u8>,
-    name: Vec<u8>,
+    class: &'a [u8],
+    name: &'a [u8],
 }
 
 /// Streamer information, list of keys, and what that leads to.
@@ -58,7 +58,7 @@ pub(super) fn follow<B: FnMut(ByteRange) -> Option<Vec<u8>>>(head: &[u8], file: 
     let found = trees(&keys);
     for key in &found {
         if let Some(range) = file.want(key.at, u64::from(key.bytes))
-            && ANCHORS.contains(&key.class.as_slice())
+            && ANCHORS.contains(&key.class)
         {
             anchor(key, range, file);
         }
@@ -80,23 +80,27 @@ fn keys_of(directory: &[u8]) -> Option<(u64, u32)> {
 }
 
 /// The trees and the RNTuples of a list of keys, each in its newest version, which is the first that is listed.
-fn trees(keys: &[u8]) -> Vec<Key> {
+fn trees(keys: &[u8]) -> Vec<Key<'_>> {
     let mut fields = Fields { bytes: keys, at: 0 };
-    let mut found: Vec<Key> = Vec::new();
+    let mut found: Vec<Key<'_>> = Vec::new();
     let Some(count) = key(&mut fields).and_then(|_| fields.u32()) else { return found };
     for _ in 0..count.min(KEYS_MAX) {
         let Some(key) = key(&mut fields) else { break };
-        let is_tree = TREES.contains(&key.class.as_slice()) || ANCHORS.contains(&key.class.as_slice());
-        let is_new = !found.iter().any(|other| other.name == key.name && other.class == key.class);
-        if is_tree && is_new && found.len() < TREES_MAX {
+        if !TREES.contains(&key.class) && !ANCHORS.contains(&key.class) {
+            continue;
+        }
+        if !found.iter().any(|other| other.name == key.name && other.class == key.class) {
             found.push(key);
+        }
+        if found.len() == TREES_MAX {
+            break;
         }
     }
     found
 }
 
 /// One key.
-fn key(fields: &mut Fields<'_>) -> Option<Key> {
+fn key<'a>(fields: &mut Fields<'a>) -> Option<Key<'a>> {
     let bytes = fields.u32()?;
     let is_large = fields.u16()? > 1000;
     let object_bytes = fields.u32()?;
@@ -105,8 +109,8 @@ fn key(fields: &mut Fields<'_>) -> Option<Key> {
     let _cycle = fields.u16()?;
     let at = fields.place(is_large)?;
     let _directory = fields.place(is_large)?;
-    let class = text(fields)?.to_vec();
-    let name = text(fields)?.to_vec();
+    let class = text(fields)?;
+    let name = text(fields)?;
     let _title = text(fields)?;
     Some(Key { at, bytes, object_bytes, key_bytes, class, name })
 }
@@ -122,7 +126,7 @@ fn text<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
 
 /// Header and footer of an RNTuple, which its anchor names; that is not compressed.
 fn anchor<B: FnMut(ByteRange) -> Option<Vec<u8>>>(
-    key: &Key,
+    key: &Key<'_>,
     range: ByteRange,
     file: &mut File<B>,
 ) -> Option<()> {
