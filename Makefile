@@ -20,6 +20,7 @@ build: ## the release binary, at target/release/gridlane
 capi: ## the C library of the remote reader, shared and static, beside the binary; `make install` installs it too
 	@sh scripts/bootstrap.sh
 	@$(ENV) && cargo rustc --release --locked --package gridlane-capi --crate-type cdylib,staticlib
+	@cp crates/capi/include/gridlane.h $(TARGET_DIR)/release/gridlane.h
 	@echo "built $(TARGET_DIR)/release/libgridlane_capi.so and .a"
 
 wheel: ## the wheel of the Python package for glibc 2.28 and newer, at target/wheels

@@ -41,6 +41,10 @@ without_symbols() { # option file
 # a program that has it loaded keeps the old one.
 install_library() { # directory
     [ -f "$1/libgridlane_capi.so" ] || complain "there is no $1/libgridlane_capi.so: run 'make capi' first"
+    # Kept beside it by `make capi`.
+    if [ -f "$1/gridlane.h" ] && ! cmp -s "$1/gridlane.h" "$sources/crates/capi/include/gridlane.h"; then
+        complain "$1/libgridlane_capi.so was built with another header than this one: run 'make capi' again, or remove it"
+    fi
     version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$sources/Cargo.toml" | head -n 1)
     install -d "$libraries/pkgconfig" "$(dirname "$header")"
     install -m 755 "$1/libgridlane_capi.so" "$libraries/$soname.new"

@@ -31,6 +31,8 @@
  * called. The library's own threads have all signals blocked. None of its functions ends early because of a signal, or may be called
  * by a handler of one; and no thread may be cancelled (pthread_cancel) inside of one.
  *
+ * Texts are UTF-8, paths of this machine too.
+ *
  * fork. In the child of a process that has used the library, every function that can fail fails at once with GRIDLANE_USAGE, and
  * closing does nothing: connections and threads stay with the parent. A child that calls exec, or whose parent has not used the
  * library yet, may do so; the functions for errors, texts and versions work everywhere. The library's descriptors are closed by exec.
@@ -167,7 +169,8 @@ typedef struct gridlane_range {
 } gridlane_range;
 
 /* Reads ranges, up to 1 048 576 in any order; they may overlap in the file, and must not in memory. Returns 0, or -1 on failure; then
- * the ranges that were complete before have their bytes all the same (got >= 0). */
+ * the ranges that were complete before have their bytes all the same (got >= 0), and all others, in every case, got -1. With more
+ * ranges than that, nothing is written. Ranges that wait, of all calls of a file, are 2 097 152 at most. */
 int gridlane_readv(gridlane_file *file, gridlane_range *ranges, size_t count, int64_t timeout_ms, gridlane_error **error);
 
 /* --- Reading, range by range ---------------------------------------------------------------------------------------------------- */
@@ -201,7 +204,8 @@ typedef struct gridlane_completion {
 gridlane_queue *gridlane_queue_open(gridlane_error **error);
 
 /* A descriptor (an eventfd) that is readable while something can be taken, for poll, epoll and event loops. It is neither read nor
- * closed by the caller, and ends with the queue. It may be readable once more than there is something. Returns -1 on failure. */
+ * closed by the caller, and ends with the queue. It may be readable once more than there is something. Closing the queue makes it
+ * readable, and then closes it: it is taken out of an epoll before, since its number may be used again. Returns -1 on failure. */
 int gridlane_queue_descriptor(const gridlane_queue *queue, gridlane_error **error);
 
 /* Begins to read ranges, as gridlane_readv does, and waits for nothing. The array may go at once (got is not used); the buffers have
@@ -215,7 +219,10 @@ int gridlane_submit(gridlane_file *file, gridlane_queue *queue, const gridlane_r
                     gridlane_call **call, gridlane_error **error);
 
 /* Takes up to count completions, and fills the buffers of what they tell. Waits up to timeout_ms for the first one. Returns their
- * number, 0 if there is none by then, or -1 on failure: the queue was closed, also while this call waits. */
+ * number, 0 if there is none by then, or -1 on failure: the queue was closed, also while this call waits.
+ *
+ * Of several threads that take from one queue, one may return with the end of a call before another one returns with its last ranges:
+ * they count them before they free the buffers, or one thread takes. */
 int64_t gridlane_queue_take(gridlane_queue *queue, gridlane_completion *completions, size_t count, int64_t timeout_ms,
                             gridlane_error **error);
 

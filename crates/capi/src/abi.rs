@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::Result;
+use gridlane_core::limits::READ_RANGES_MAX;
 use gridlane_engine::reading::{Hint, RemoteFile};
 
 use crate::explain::explained;
@@ -260,11 +261,14 @@ pub(crate) unsafe extern "C" fn gridlane_readv(
     timeout_ms: i64,
     error: *mut *mut Failure,
 ) -> c_int {
+    // First, and whatever fails: what an earlier call has left there is of no range of this one.
+    if !ranges.is_null() && count <= READ_RANGES_MAX {
+        // SAFETY: there are `count` ranges, which the caller lets be written.
+        (0..count).for_each(|at| unsafe { memory::tell(ranges, at, -1) });
+    }
     let work = || {
         // SAFETY: the header says it; the buffers are used until this returns.
         let (wanted, buffers) = unsafe { memory::places(ranges, count) }?;
-        // SAFETY: there are `count` ranges, which the caller lets be written.
-        (0..count).for_each(|at| unsafe { memory::tell(ranges, at, -1) });
         let file = opened(file)?;
         // SAFETY: the reader tells of ranges that it was given only.
         let complete = |at, got| unsafe { memory::tell(ranges, at, count_of(got)) };
@@ -367,8 +371,10 @@ pub(crate) extern "C" fn gridlane_cancel(call: Handle) {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn gridlane_queue_close(queue: Handle) {
     let work = || {
-        if let Some(queue) = QUEUES.remove(number(queue)) {
-            queue.close();
+        // It is known until all is over, so that another closer waits as well.
+        if let Ok(found) = QUEUES.get(number(queue)) {
+            found.close();
+            QUEUES.remove(number(queue));
         }
         Ok(())
     };

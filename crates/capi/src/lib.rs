@@ -10,8 +10,8 @@
 //!
 //! Completions are taken from a queue and not called back from a thread of ours, for four reasons. No code of the caller runs on our
 //! threads, so that it can neither block them nor throw through them nor call into the library from within it. The buffers are
-//! written by the caller's own thread, inside of a call of the caller's: so a call that was cancelled is over at once, without waiting
-//! for a thread that may be copying. A descriptor goes into any event loop. And a program that wants callbacks makes them of it
+//! written by the caller's own thread, inside of a call of the caller's: so a call that was cancelled is over at once, unless another
+//! thread of the caller's is taking from it. A descriptor goes into any event loop. And a program that wants callbacks makes them of it
 //! with a thread and ten lines, while the other way round is harder.
 //!
 //! Pointers to things of ours are numbers (`handles`): what was closed is not found, and nothing of a caller's mistake is

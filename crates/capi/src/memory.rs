@@ -59,6 +59,9 @@ pub(crate) unsafe fn count<T>(list: *const *const T) -> usize {
     (0..).take_while(|at| unsafe { !list.add(*at).read().is_null() }).count()
 }
 
+/// Bytes of a structure of options that a later version may have. More are no size, but memory that was not set.
+const OPTIONS_BYTES_MAX: usize = 4096;
+
 /// A structure that begins with its size, of which the caller may know less or more than we do. What it does not know is 0; what we
 /// do not know has to be.
 ///
@@ -72,7 +75,7 @@ pub(crate) unsafe fn versioned<T: Copy>(from: *const T, least_bytes: usize, what
     let (from, known_bytes) = (from.cast::<u8>(), size_of::<T>());
     // SAFETY: every version of it begins with a `size_t`.
     let said_bytes = unsafe { from.cast::<usize>().read_unaligned() };
-    if said_bytes < least_bytes {
+    if said_bytes < least_bytes || said_bytes > OPTIONS_BYTES_MAX {
         return Err(usage(format!("the size of {what} is {said_bytes}: it is set to that of the structure")));
     }
     for at in known_bytes..said_bytes {

@@ -226,17 +226,23 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Ends all calls, and those that wait for news.
+    /// Ends all calls, and those that wait for news. When it returns nothing is written to buffers any more, whoever closes it as well or
+    /// cancels one of its calls meanwhile: a call is known until it is cancelled.
     pub(crate) fn close(&self) {
-        let calls = {
+        let calls: Vec<Arc<Call>> = {
             let mut state = self.state();
             state.is_closed = true;
-            std::mem::take(&mut state.calls)
+            // It stays readable, for those that watch the descriptor.
+            let _ = rustix::io::write(&self.readable, &1_u64.to_ne_bytes());
+            state.calls.values().cloned().collect()
         };
         self.changed.notify_all();
-        for (handle, call) in calls {
-            CALLS.remove(handle);
+        for call in &calls {
             call.cancel();
+        }
+        for call in &calls {
+            CALLS.remove(call.handle);
+            self.state().calls.remove(&call.handle);
         }
     }
 

@@ -398,6 +398,16 @@ static void check_mistakes(gridlane_file *file, const char *url) {
     CHECK(gridlane_open(urls, 1, &options, &error) == NULL);
     CHECK_ERROR(GRIDLANE_USAGE);
 
+    options.size = SIZE_MAX / 2;
+    CHECK(gridlane_open(urls, 1, &options, &error) == NULL);
+    CHECK_ERROR(GRIDLANE_USAGE);
+    /* What an earlier call has left is not taken for bytes of this one. */
+    range.got = 7;
+    range.length = 5;
+    CHECK(gridlane_readv(file, &range, 1, GRIDLANE_FOREVER, &error) == -1 && range.got == -1);
+    CHECK_ERROR(GRIDLANE_USAGE);
+    range.length = 0;
+
     CHECK(gridlane_size(NULL, &bytes, &error) == -1);
     CHECK_ERROR(GRIDLANE_USAGE);
     CHECK(gridlane_size(file, NULL, &error) == -1);
