@@ -21,6 +21,7 @@ capi: ## the C library of the remote reader, shared and static, beside the binar
 	@sh scripts/bootstrap.sh
 	@$(ENV) && cargo rustc --release --locked --package gridlane-capi --crate-type cdylib,staticlib
 	@cp crates/capi/include/gridlane.h $(TARGET_DIR)/release/gridlane.h
+	@sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1 >$(TARGET_DIR)/release/gridlane.version
 	@echo "built $(TARGET_DIR)/release/libgridlane_capi.so and .a"
 
 wheel: ## the wheel of the Python package for glibc 2.28 and newer, at target/wheels

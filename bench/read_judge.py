@@ -22,8 +22,8 @@ def hindsight(times):
 
 
 def ratios(ours, others):
-    """Of each round, where both came to an end."""
-    return [a / b for a, b in zip(ours, others) if a is not None and b is not None]
+    """Of each round whose other one came to an end; `None` where ours did not."""
+    return [None if a is None else a / b for a, b in zip(ours, others) if b is not None]
 
 
 def quantile(values, part):
@@ -42,22 +42,16 @@ def net(seconds, in_memory_s):
     return max(seconds - in_memory_s, 1e-3)
 
 
-def speculation_is_kept(line, budget):
-    """Whether a run kept to the budget. What is exempt (the switch to copying) is not in its figure."""
-    return line["speculation"] <= budget + 1e-9
-
-
 def self_test():
     """Fails where the arithmetic is wrong."""
     assert limit_s([], 60) == 60 and limit_s([3.0, 10.0], 60) == 8.0 and limit_s([100.0], 60) == 60
     times = {"copy": [9.0, 9.2, 9.1], "direct": [1.0, None, 1.0], "vector": [8.0, 30.0, 8.5], "lazy": []}
     assert hindsight(times) == "vector"  # by the median; what was cut off once is no candidate
     assert hindsight({"copy": [None]}) is None and hindsight({}) is None
-    assert ratios([2.0, None, 3.0], [1.0, 1.0, 2.0]) == [2.0, 1.5]
+    assert ratios([2.0, None, 3.0, 1.0], [1.0, 1.0, 2.0, None]) == [2.0, None, 1.5]
     ten = [float(number) for number in range(10, 0, -1)]
     assert (quantile(ten, 0.9), quantile(ten, 1.0), quantile(ten, 0.5), quantile([7.0], 0.0)) == (9.0, 10.0, 5.0, 7.0)
     # 22 traces: 90 % of them are at least 20.
     assert quantile([1.0] * 19 + [2.0] * 3, 0.9) == 2.0 and quantile([1.0] * 20 + [2.0] * 2, 0.9) == 1.0
     assert abs(element_us(0.3, 0.1, 100_000) - 2.0) < 1e-9 and element_us(0.1, 0.2, 10) == 0.0
     assert net(1.5, 1.0) == 0.5 and net(1.0, 1.5) == 1e-3
-    assert speculation_is_kept({"speculation": 4.0}, 4) and not speculation_is_kept({"speculation": 4.01}, 4)

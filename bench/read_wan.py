@@ -1,7 +1,7 @@
 """Rows over emulated networks of 1 Gb/s: known and unknown offsets, both protocols, recorded traces, a tree."""
 
 import read_jobs
-from read_judge import HOPELESS, hindsight, limit_s, net, ratios, speculation_is_kept
+from read_judge import HOPELESS, hindsight, limit_s, net, ratios
 from read_runs import CutOff, Row, in_turns, must_have_read, over, seconds, side
 from wan_long import SITE
 from wan_rows import figure
@@ -119,7 +119,6 @@ def in_hindsight(bench, lab, job, rounds, most):
                 runs[policy].append(None)
     best = hindsight({policy: seconds(runs[policy]) for policy in FORCED})
     adaptive = [each for each in runs["adaptive"] if each]
-    kept = all(speculation_is_kept(each.line, BUDGET) for each in adaptive)
     wanted = adaptive[-1].line["wanted_bytes"] if adaptive else None
     moved = f"moved {adaptive[-1].line['moved_bytes'] / wanted:.2f} of what was wanted" if wanted else ""
     figures = [
@@ -133,7 +132,7 @@ def in_hindsight(bench, lab, job, rounds, most):
         side(policy, outcomes, note=f"over {HOPELESS:g} times the best" if outcomes and None in outcomes else "")
         for policy, outcomes in runs.items()
     ]
-    return {"sides": sides, "figures": figures, "note": moved, "kept": kept, "best": best}
+    return {"sides": sides, "figures": figures, "note": moved, "best": best}
 
 
 def unknown_offsets(bench, ms, part, event_bytes):

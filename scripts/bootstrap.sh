@@ -371,16 +371,21 @@ need_source() { # name==version, list of pins
     say "fetching the source of $1 into $source"
     mkdir -p "$cache/sources"
     fetched=$(mktemp -d "$cache/sources/.fetching-XXXXXX")
+    trap 'rm -rf "$fetched"' EXIT
     sed -n "/^$1 /,/[^\\\\]\$/p" "$2" >"$fetched/pins"
+    [ -s "$fetched/pins" ] || {
+        say "$2 does not name $1"
+        exit 1
+    }
     { "$cache/hatchling-1/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-build-isolation \
         --no-binary :all: --require-hashes --requirement "$fetched/pins" --dest "$fetched" >&2 &&
         tar -xzf "$fetched"/*.tar.gz -C "$fetched" --no-same-owner &&
         mv "$fetched/$(basename "$source")" "$source"; } || {
-        rm -rf "$fetched"
         say "could not fetch the source of $1; what pip says about that is above"
         exit 1
     }
     rm -rf "$fetched"
+    trap - EXIT
 }
 
 case $purpose in
@@ -393,7 +398,7 @@ case $purpose in
     # The readers that the Python package is tried with.
     need_environment python-1 scripts/pins/python.txt "$(python_for_lab)"
     # And uproot's own tests of files that are far away.
-    need_source uproot==5.7.7 scripts/pins/python.txt
+    need_source "uproot==$uproot_version" scripts/pins/python.txt
     # C++ ROOT, which has wheels for this machine only.
     [ "$(uname -m)" != x86_64 ] || need_environment root-1 scripts/pins/root.txt "$(python_for_lab)"
     ;;

@@ -23,9 +23,10 @@ lab_python=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/lab/bin/python
 wheel_tools=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/maturin-1/bin
 # shellcheck disable=SC2034
 python_readers=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/python-1
-# uproot's own tests.
+# uproot's own tests, of the version that is installed.
+uproot_version=$(sed -n 's/^uproot==\([^ ;]*\).*/\1/p' scripts/pins/python.txt)
 # shellcheck disable=SC2034
-uproot_source=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/sources/uproot-5.7.7
+uproot_source=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/sources/uproot-$uproot_version
 # The interpreter that has C++ ROOT, for x86_64 only.
 # shellcheck disable=SC2034
 root_python=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/root-1/bin/python

@@ -37,15 +37,21 @@ without_symbols() { # option file
     fi
 }
 
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$sources/Cargo.toml" | head -n 1)
+
+# Whether the library that was built in a directory is of this source; `make capi` keeps beside it what tells.
+look_at_library() { # directory
+    [ -f "$1/libgridlane_capi.so" ] || complain "there is no $1/libgridlane_capi.so: run 'make capi' first"
+    [ ! -f "$1/gridlane.h" ] || cmp -s "$1/gridlane.h" "$sources/crates/capi/include/gridlane.h" ||
+        complain "$1/libgridlane_capi.so was built with another header than this one: run 'make capi' again, or remove it"
+    [ ! -f "$1/gridlane.version" ] || [ "$(cat "$1/gridlane.version")" = "$version" ] ||
+        complain "$1/libgridlane_capi.so is of version $(cat "$1/gridlane.version"): run 'make capi' again, or remove it"
+}
+
 # The library that was built in a directory, with its header and its file for pkg-config. Each beside its place first, then renamed:
 # a program that has it loaded keeps the old one.
 install_library() { # directory
-    [ -f "$1/libgridlane_capi.so" ] || complain "there is no $1/libgridlane_capi.so: run 'make capi' first"
-    # Kept beside it by `make capi`.
-    if [ -f "$1/gridlane.h" ] && ! cmp -s "$1/gridlane.h" "$sources/crates/capi/include/gridlane.h"; then
-        complain "$1/libgridlane_capi.so was built with another header than this one: run 'make capi' again, or remove it"
-    fi
-    version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$sources/Cargo.toml" | head -n 1)
+    look_at_library "$1"
     install -d "$libraries/pkgconfig" "$(dirname "$header")"
     install -m 755 "$1/libgridlane_capi.so" "$libraries/$soname.new"
     without_symbols --strip-unneeded "$libraries/$soname.new"
@@ -81,6 +87,8 @@ install)
     built=${2-}
     [ -n "$built" ] && [ -x "$built" ] || complain "there is no $built: run 'make build' first. If CARGO_TARGET_DIR was set for" \
         "that, name it here too, for sudo takes it away: sudo make install CARGO_TARGET_DIR=DIRECTORY"
+    # Before anything is in its place.
+    [ ! -f "$(dirname "$built")/libgridlane_capi.so" ] || look_at_library "$(dirname "$built")"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT

@@ -11,6 +11,7 @@
 #   rustls     the same tests as `suite`, without load, of a build without records of TLS of our own
 #   fuzz       the smoke run of the fuzz targets with 500 000 inputs each (LONG_ITERATIONS), other ones each time
 #   garbage    garbage over root:// for ten minutes (LONG_GARBAGE_SECONDS)
+#   wheel      the tests of the Python package with the wheel of `make wheel`, as it is given away
 #   restarts   copies of every kind while their servers are killed and started again, for 30 minutes (LONG_MINUTES)
 #
 # Exit code 0 if nothing failed. A step that fails does not keep the others from running.
@@ -121,6 +122,14 @@ garbage() {
         --test it root_garbage || return 1
 }
 
+wheel() {
+    wheels=$(mktemp -d)
+    sh scripts/wheel.sh "$wheels" && cargo build --locked --package gridlane-cli || return 1
+    GRIDLANE_BINARY=${CARGO_TARGET_DIR:-target}/debug/gridlane GRIDLANE_WHEEL=$(ls "$wheels"/*.whl) \
+        sh scripts/test-python.sh || return 1
+    rm -rf "$wheels"
+}
+
 restarts() {
     if [ ! -e scripts/stress-restarts.py ]; then
         echo 'test-long: there is no scripts/stress-restarts.py' >&2
@@ -135,13 +144,13 @@ restarts() {
 log=$(mktemp)
 failures=$(mktemp)
 trap 'unload; rm -f "$log" "$failures"' EXIT
-[ $# -gt 0 ] || set -- suite timing rustls fuzz garbage restarts
+[ $# -gt 0 ] || set -- suite timing rustls fuzz garbage wheel restarts
 for wanted; do
     case $wanted in
     suite | timing) step "$wanted" under_load "$wanted" ;;
-    rustls | fuzz | garbage | restarts) step "$wanted" "$wanted" ;;
+    rustls | fuzz | garbage | wheel | restarts) step "$wanted" "$wanted" ;;
     *)
-        echo 'usage: scripts/test-long.sh [suite|timing|rustls|fuzz|garbage|restarts]...' >&2
+        echo 'usage: scripts/test-long.sh [suite|timing|rustls|fuzz|garbage|wheel|restarts]...' >&2
         exit 2
         ;;
     esac

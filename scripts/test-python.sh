@@ -39,6 +39,11 @@ GRIDLANE_ROOT_PYTHON=$root_python
 export GRIDLANE_ROOT_PYTHON
 GRIDLANE_UPROOT_SOURCE=$uproot_source
 export GRIDLANE_UPROOT_SOURCE
+# Of the directory that this was called in the tests know nothing.
+GRIDLANE_BINARY=${GRIDLANE_BINARY:+$(realpath "$GRIDLANE_BINARY")}
+[ -n "$GRIDLANE_BINARY" ] && export GRIDLANE_BINARY || unset GRIDLANE_BINARY
+GRIDLANE_DATA=${GRIDLANE_DATA:+$(realpath "$GRIDLANE_DATA")}
+[ -n "$GRIDLANE_DATA" ] && export GRIDLANE_DATA || unset GRIDLANE_DATA
 cd python/tests
 # Not the package's directory here, but the installed one.
 "$python" -m pytest -q -p no:cacheprovider -c ../pyproject.toml --rootdir .. "$@" .

@@ -1,42 +1,13 @@
 """The functions for event loops, with their types."""
 
 from collections.abc import Sequence
-from typing import Any, Callable, Literal, Optional, TypedDict, Union, overload
+from typing import Literal, Union, overload
 
 from typing_extensions import Unpack
 
-from ._client import Client, CopyReport, Stat, Url
+from . import _Copying, _Credentials, _Opening
+from ._client import CopyReport, Stat, Url
 from .file import File
-
-class _Credentials(TypedDict, total=False):
-    client: Optional[Client]
-    token: Optional[str]
-    token_file: Optional[Url]
-    cert: Optional[Url]
-    key: Optional[Url]
-    ca: Union[None, Url, Sequence[Url]]
-    insecure: bool
-    no_credentials: bool
-    forward_credentials_to: Sequence[str]
-
-class _Copying(_Credentials, total=False):
-    progress: Optional[Callable[[int, Optional[int]], Any]]
-    overwrite: bool
-    checksum: Optional[str]
-    require_verified: bool
-    streams: Optional[int]
-    limit_rate: Optional[int]
-    timeout: Optional[float]
-    third_party: str
-    metalinks: bool
-
-class _Opening(_Credentials, total=False):
-    policy: Optional[str]
-    memory: Optional[int]
-    budget: Optional[float]
-    lanes: Optional[int]
-    patience: Optional[float]
-    timeout: Optional[float]
 
 async def stat(url: Url, **credentials: Unpack[_Credentials]) -> Stat: ...
 @overload

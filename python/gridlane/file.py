@@ -275,7 +275,7 @@ class Upload(io.RawIOBase):
         url: str,
         *,
         client: Client,
-        overwrite: bool = True,
+        overwrite: bool = False,
         parents: bool = False,
         autocommit: bool = True,
     ) -> None:

@@ -574,7 +574,7 @@ class _Read(File):
         self.path = path
 
     def __reduce__(self) -> Any:
-        return _open_again, (self.fs, self.path, self._opening, self.tell())
+        return _open_again, (self.fs, self.path, {**self._opening, "timeout": self._timeout}, self.tell())
 
     @property
     def full_name(self) -> str:

@@ -134,6 +134,16 @@ def data(home) -> Iterator[Serve]:
     serve.stop()
 
 
+@pytest.fixture(scope="session")
+def slow(tmp_path_factory, home) -> Iterator[Serve]:
+    """A server with a file `f` of 50 MB, which takes half a minute to come."""
+    export = tmp_path_factory.mktemp("slow")
+    (export / "f").write_bytes(bytes(50_000_000))
+    serve = Serve(export, home, "--limit-rate", "2M")
+    yield serve
+    serve.stop()
+
+
 @pytest.fixture(params=["http", "root"])
 def scheme(request) -> str:
     return request.param

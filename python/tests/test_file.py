@@ -1,5 +1,6 @@
 """The file object: as one of Python's own, from many threads, through pickles and forks, interrupted, and ten thousand times."""
 
+import asyncio
 import concurrent.futures
 import io
 import multiprocessing
@@ -10,9 +11,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 
 import pytest
+from conftest import Serve, until
 
 import gridlane
 
@@ -161,6 +164,29 @@ def test_the_child_of_a_fork_opens_it_again(url, content):
         assert file.read(10) == content[10:20]
 
 
+def test_an_interrupt_ends_a_read(slow, scheme):
+    script = f"""
+import gridlane, os, signal, threading, time
+file = gridlane.open({slow.url(scheme, "f")!r}, policy="vector")
+calls = file.explain()["calls"]
+
+def interrupt():
+    while file.explain()["calls"] == calls:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    file.readv([(0, 40_000_000)])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    # All of it takes twenty seconds.
+    output, _ = child.communicate(timeout=15)
+    assert output == "interrupted\n"
+
+
 def test_an_interrupt_ends_a_call(silent):
     script = f"""
 import gridlane
@@ -225,7 +251,7 @@ def test_ten_thousand_opens_leave_nothing_open(base, place):
     url = f"{base}/f"
     for _ in range(100):
         gridlane.open(url, lanes=2).close()
-    before, threads = descriptors(), threading.active_count()
+    before, threads = descriptors(), len(os.listdir("/proc/self/task"))
 
     def work(_):
         file = gridlane.open(url, lanes=2)
@@ -236,7 +262,8 @@ def test_ten_thousand_opens_leave_nothing_open(base, place):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(5000)))
-    assert threading.active_count() == threads
+    # Those of the runtime that may block come and go.
+    assert len(os.listdir("/proc/self/task")) <= threads + 64
     # Idle connections are kept, a bounded number of them.
     assert descriptors() <= before + 64
 
@@ -259,14 +286,39 @@ def test_a_file_that_is_written_appears_when_it_is_closed(base, place):
         for _ in range(40):
             file.write(large)
     assert (place / "new" / "z").read_bytes() == large * 40
+    # What is there stays, unless it is said that it does not.
+    for overwrite in (False, True):
+        again = gridlane.Upload(f"{base}/new/z", client=client, overwrite=overwrite)
+        again.write(b"others")
+        if overwrite:
+            again.close()
+        else:
+            with pytest.raises(FileExistsError):
+                again.close()
+    assert (place / "new" / "z").read_bytes() == b"others"
 
 
 def test_explain_says_what_was_done(url, content):
     with gridlane.open(url) as file:
         file.readv([(0, 100), (2_000_000, 100)])
         found = file.explain()
-    assert found["policy"] == "adaptive" and found["size"] == SIZE and found["calls"] >= 1
-    assert found["wanted_bytes"] == 200 and found["moved_bytes"] >= 200 and "policy adaptive" in found["text"]
+        assert found["verification"] == "unverified"
+        assert file.read() == content
+        # All of it has come: it is compared with what the server says.
+        until("it is verified", lambda: file.explain()["verification"] == "verified")
+    assert found["policy"] == "adaptive" and found["size_bytes"] == SIZE and found["calls"] >= 1
+    assert (
+        found["wanted_bytes"] == 200 and found["moved_bytes"] >= 200 and "policy adaptive" in found["explain"]
+    )
+    assert sum(found["moved_for_bytes"].values()) == found["moved_bytes"] and found["failures"] == 0
+    assert found["requests"] >= 1 and found["connections"] >= 1 and found["stall_s"] > 0
+    assert 0 < found["round_trip_s"] < 1 and found["rate_bytes_per_s"] > 1e5 and found["version"]
+
+
+def test_a_part_is_unverified(slow, scheme):
+    with gridlane.open(slow.url(scheme, "f"), policy="direct") as file:
+        file.pread(1000, 10)
+        assert file.explain()["verification"] == "unverified" and file.explain()["copied_after_s"] is None
 
 
 def test_options_that_do_not_exist(url):
@@ -284,6 +336,52 @@ def test_a_read_has_a_deadline(server, place, content):
     with gridlane.open(server.url("http", f"{place.name}/f"), timeout=1e-6, policy="direct") as file:
         with pytest.raises(TimeoutError):
             file.pread(20_000_000, 5_000_000)
+
+
+def test_ranges_have_a_deadline(slow, scheme):
+    with gridlane.open(slow.url(scheme, "f"), timeout=0.3, policy="vector") as file:
+        with pytest.raises(TimeoutError):
+            file.readv([(0, 20_000_000), (25_000_000, 20_000_000)])
+        with pytest.raises(TimeoutError):
+            asyncio.run(file.areadv([(0, 20_000_000), (25_000_000, 20_000_000)]))
+
+
+def test_a_task_that_is_cancelled_ends_its_read(slow, scheme):
+    async def calls(file):
+        task = asyncio.ensure_future(file.areadv([(0, 40_000_000)]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with gridlane.open(slow.url(scheme, "f"), policy="vector") as file:
+        begun = time.monotonic()
+        asyncio.run(calls(file))
+        # All of it takes twenty seconds.
+        assert time.monotonic() - begun < 10
+
+
+def test_a_file_whose_server_dies_fails(tmp_path, home, scheme):
+    (tmp_path / "f").write_bytes(bytes(50_000_000))
+    serve = Serve(tmp_path, home, "--limit-rate", "2M")
+    with gridlane.open(serve.url(scheme, "f"), patience=1.0, policy="vector") as file:
+        serve.process.kill()
+        serve.process.communicate()
+        with pytest.raises(OSError):
+            file.readv([(0, 20_000_000)])
+        with pytest.raises(OSError):
+            file.seek(1000)
+            file.read(10_000_000)
+        assert file.tell() == 1000, "what could not be read is not passed over"
+
+
+@pytest.mark.parametrize("encrypted", ["https", "davs", "roots"])
+def test_over_tls(server, place, content, encrypted):
+    (place / "f").write_bytes(content)
+    url = server.url("https" if encrypted == "davs" else encrypted, f"{place.name}/f")
+    with gridlane.open(url.replace("https://", f"{encrypted}://"), ca=server.ca) as file:
+        assert file.readv([(5, 100), (2_000_000, 50)]) == [content[5:105], content[2_000_000:2_000_050]]
+        assert file.read() == content
 
 
 def test_a_file_of_this_machine(tmp_path):

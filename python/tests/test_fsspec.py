@@ -210,6 +210,8 @@ def test_files_are_opened_as_fsspec_opens_them(fs, path, place):
         assert file.path == f"{path}/new/dir/f" and fs._strip_protocol(file.full_name) == file.path
         again = pickle.loads(pickle.dumps(file))
     assert again.read() == b"two\n" and again.fs is fs
+    with fs.open(f"{path}/new/dir/f", timeout=7.0) as file:
+        assert pickle.loads(pickle.dumps(file))._timeout == file._timeout == 7.0
     with fs.open(f"{path}/new/dir/f", "r") as text:
         assert text.read() == "one\ntwo\n"
     with pytest.raises(ValueError):

@@ -85,3 +85,20 @@ def test_the_stubs_have_all_functions():
                 "progress"
             }
             assert keywords == {argument.arg for argument in arguments.kwonlyargs}, name
+
+
+def test_the_stubs_have_all_options():
+    tree = ast.parse((MODULES / "__init__.pyi").read_text())
+    described = {
+        node.name: {line.target.id for line in node.body}
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def keywords(function) -> set:
+        parameters = inspect.signature(function).parameters.items()
+        return {key for key, of in parameters if of.kind is of.KEYWORD_ONLY}
+
+    assert described["_Credentials"] == keywords(gridlane.Client) | {"client"}
+    assert described["_Copying"] == keywords(gridlane.Client._copying) | {"progress"}
+    assert described["_Opening"] == {*gridlane.file.OPENING, "timeout"}

@@ -276,6 +276,36 @@ def test_a_long_record_of_another_channel_reaches_into_the_window(server, place)
         numpy.testing.assert_array_equal(trace.data, wanted[first : first + len(trace)])
 
 
+@pytest.mark.parametrize("byteorder", [">", "<"])
+def test_records_of_either_order_of_bytes(server, place, byteorder):
+    import obspy
+
+    begin = obspy.UTCDateTime(2020, 1, 1)
+    samples = numpy.arange(20_000, dtype="i4") * 7919 % 100_003
+    trace = obspy.Trace(samples, {"sampling_rate": 10.0, "starttime": begin, "station": "A"})
+    name = str(place / "f.mseed")
+    trace.write(name, format="MSEED", reclen=512, encoding="INT32", byteorder=byteorder)
+    url = server.url("http", f"{place.name}/f.mseed")
+    found = obspy.read(io.BytesIO(gridlane.mseed.read_window(url, begin + 100, begin + 200)))
+    found = found.merge().trim(begin + 100, begin + 199.9)
+    numpy.testing.assert_array_equal(found[0].data, samples[1000:2000])
+
+
+def test_records_that_are_in_no_order_say_so(server, place):
+    import obspy
+
+    begin = obspy.UTCDateTime(2020, 1, 1)
+    samples = numpy.arange(2_500_000, dtype="i4") * 7919 % 100_003
+    written = io.BytesIO()
+    trace = obspy.Trace(samples, {"sampling_rate": 100.0, "starttime": begin, "station": "A"})
+    obspy.Stream([trace]).write(written, format="MSEED", reclen=512, encoding="STEIM2")
+    records = written.getvalue()
+    half = len(records) // 1024 * 512
+    (place / "f.mseed").write_bytes(records[half:] + records[:half])
+    with pytest.raises(ValueError, match="not in the order of their times"):
+        gridlane.mseed.read_window(server.url("http", f"{place.name}/f.mseed"), begin + 100, begin + 200)
+
+
 def test_what_is_no_miniseed(server, place):
     (place / "text").write_bytes(b"no records\n" * 1000)
     with pytest.raises(ValueError, match="MiniSEED"):

@@ -7,7 +7,7 @@ import threading
 import numpy
 import pytest
 import uproot
-from conftest import data_directory
+from conftest import Serve, data_directory
 
 import gridlane
 import gridlane.fsspec
@@ -120,8 +120,6 @@ def test_every_chunk_is_told_once(data, scheme):
 
 
 def test_a_source_that_dies_ends_the_wait(tmp_path, home):
-    from conftest import Serve
-
     (tmp_path / "f").write_bytes(bytes(50_000_000))
     serve = Serve(tmp_path, home, "--limit-rate", "2M")
     handler = gridlane.uproot.Source(serve.url("http", "f"), patience=1.0, policy="vector")
@@ -139,13 +137,18 @@ def test_a_source_that_dies_ends_the_wait(tmp_path, home):
     handler.close()
 
 
-def test_a_closed_source_fails_what_is_under_way(data, scheme):
-    handler = gridlane.uproot.Source(source(data, scheme, "km3net_muon_cc_events.root"), policy="vector")
+def test_a_closed_source_fails_what_is_under_way(slow, scheme):
+    handler = gridlane.uproot.Source(slow.url(scheme, "f"), policy="vector")
     told = queue.Queue()
-    chunks = handler.chunks([(number * 100_000, number * 100_000 + 90_000) for number in range(90)], told)
+    chunks = handler.chunks(
+        [(number * 5_000_000, number * 5_000_000 + 4_000_000) for number in range(8)], told
+    )
     handler.close()
     for _ in chunks:
-        told.get(timeout=30)
+        told.get(timeout=20)
+    with pytest.raises(OSError):
+        for chunk in chunks:
+            chunk.wait()
 
 
 def test_a_pickled_source_opens_again(data, scheme):

@@ -10,11 +10,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridlane_client::events::ReadRecord;
 use gridlane_core::Result;
 use gridlane_core::limits::READ_RANGES_MAX;
 use gridlane_engine::reading::{Hint, RemoteFile};
 
-use crate::explain::explained;
 use crate::failure::{Failure, c_text};
 use crate::file::{self, FILES};
 use crate::memory::{self, Range, usage};
@@ -426,7 +426,7 @@ pub(crate) unsafe extern "C" fn gridlane_explain(
     file: *const c_void,
     error: *mut *mut Failure,
 ) -> *mut c_char {
-    let work = || Ok(c_text(&explained(&*opened(file)?)).into_raw());
+    let work = || Ok(c_text(&ReadRecord::of(&*opened(file)?).to_json()).into_raw());
     // SAFETY: the header says it.
     unsafe { try_to(error, ptr::null_mut(), work) }
 }

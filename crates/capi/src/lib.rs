@@ -23,7 +23,6 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod abi;
-mod explain;
 mod failure;
 mod file;
 mod handles;

@@ -144,7 +144,8 @@ pub(crate) struct Range {
     pub(crate) offset: u64,
     pub(crate) length: usize,
     pub(crate) buffer: *mut u8,
-    pub(crate) got: i64,
+    /// Written by us, and set by nobody before.
+    pub(crate) got: MaybeUninit<i64>,
 }
 
 /// A range of a file and the room for its bytes.
@@ -195,7 +196,8 @@ unsafe fn all(ranges: *const Range, count: usize) -> Result<impl Iterator<Item =
     if count > gridlane_core::limits::READ_RANGES_MAX {
         return Err(usage(format!("{count} ranges are more than a call can have")));
     }
-    // SAFETY: `at` is less than `count`. It is copied: the caller's other threads may look at it as well.
+    // SAFETY: `at` is less than `count`, and of what is there `got` alone may be unset. It is copied: the caller's other threads may
+    // look at it as well.
     Ok((0..count).map(move |at| unsafe { ranges.add(at).read() }))
 }
 
@@ -206,7 +208,7 @@ unsafe fn all(ranges: *const Range, count: usize) -> Result<impl Iterator<Item =
 /// `ranges` has more than `at` of them, and can be written.
 pub(crate) unsafe fn tell(ranges: *mut Range, at: usize, got: i64) {
     // SAFETY: it is there; no reference to it is made.
-    unsafe { (&raw mut (*ranges.add(at)).got).write(got) };
+    unsafe { (&raw mut (*ranges.add(at)).got).write(MaybeUninit::new(got)) };
 }
 
 fn bytes(offset: u64, length: usize) -> Result<ByteRange> {

@@ -24,7 +24,7 @@ pub use probe::{
     CauseLine, ChoiceLine, ChosenLine, CredentialLine, CriterionLine, EndpointLine, FailedLine, LeftLine,
     PassedOverLine, ProbeCounts, ProbeLine, ProbeSummary, RateLine, StepLine,
 };
-pub use read::{ReadLine, ReadPrice, ReadPrices, ReadRun};
+pub use read::{ReadLine, ReadPrice, ReadPrices, ReadRecord, ReadRun};
 pub use tree::{ActiveLine, TreeLine, TreeLines, TreeSummary};
 
 #[cfg(test)]

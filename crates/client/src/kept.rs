@@ -8,7 +8,7 @@ use gridlane_net::tls::Trust;
 use gridlane_peer::{Client, HostPattern};
 
 use crate::Session;
-use crate::credentials::{Lasting, Wanted, Warning};
+use crate::credentials::{Found, Lasting, Wanted, Warning};
 
 /// Time after which credentials are looked for again: a proxy may be renewed beside the program.
 const LOOKED_MAX: Duration = Duration::from_secs(60);
@@ -20,8 +20,8 @@ pub struct KeptSession {
     pub client: Client,
     /// The end of what it shows; `None` when it shows nothing.
     pub lasting: Option<Lasting>,
-    /// Names of the credentials that are shown.
-    shown: Vec<String>,
+    /// The credentials that servers may see.
+    found: Found,
     /// The time of the last look for them.
     looked: Instant,
 }
@@ -38,6 +38,10 @@ impl KeptSession {
 
     /// Looks for credentials (again), as [`session`](crate::session) does, which reads files. Where they are the same as `before`,
     /// the connections stay; otherwise there is a new client, with warnings.
+    ///
+    /// # Errors
+    ///
+    /// As [`session`](crate::session) has them.
     pub fn look(
         before: Option<KeptSession>,
         urls: &[Url],
@@ -45,15 +49,15 @@ impl KeptSession {
         trust: Trust,
         forward_to: Vec<HostPattern>,
     ) -> Result<(KeptSession, Vec<Warning>)> {
-        let Session { client, lasting, warnings, shown, .. } =
+        let Session { client, lasting, warnings, found, .. } =
             crate::session(urls, wanted, trust, forward_to)?;
         let looked = Instant::now();
         Ok(match before {
-            Some(kept) if kept.shown == shown && kept.lasting == lasting => {
+            Some(kept) if kept.found.is_same(&found) => {
                 kept.name(urls);
-                (KeptSession { looked, ..kept }, Vec::new())
+                (KeptSession { looked, lasting, found, ..kept }, Vec::new())
             }
-            _ => (KeptSession { client, lasting, shown, looked }, warnings),
+            _ => (KeptSession { client, lasting, found, looked }, warnings),
         })
     }
 

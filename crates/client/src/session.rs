@@ -42,6 +42,8 @@ pub struct Session {
     pub shown: Vec<String>,
     /// Credentials that were passed over although they are there, and why.
     pub passed_over: Vec<String>,
+    /// All that servers may see, to compare.
+    pub(crate) found: Found,
 }
 
 /// Makes the client that all calls share, without credentials. It goes through the proxies that the environment names.
@@ -82,9 +84,9 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
     let (mut shown, mut passed_over) = (Vec::new(), Vec::new());
     if is_shown {
         shown = found.names();
-        (warnings, passed_over) = (found.warnings, found.passed_over);
+        (warnings, passed_over) = (found.warnings.clone(), found.passed_over.clone());
     }
-    Ok(Session { client, user, lasting, warnings, shown, passed_over })
+    Ok(Session { client, user, lasting, warnings, shown, passed_over, found })
 }
 
 /// The same for what says nothing about credentials and goes on without: what cannot be used is not shown.

@@ -7,13 +7,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
+use gridlane_client::events::ReadRecord;
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Url};
 use gridlane_engine::reading::{ReadOptions, Reading, Ready, RemoteFile};
 use gridlane_peer::Client;
-use gridlane_read::format::Format;
-use gridlane_read::{Explain, Hint, Settings};
+use gridlane_read::{Hint, Settings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -94,10 +95,9 @@ impl File {
         timeout_s: Option<f64>,
         as_buffers: bool,
     ) -> PyResult<Job> {
-        let mut gathered = Gathered::new(self.begin(py, &ranges, timeout_s)?, ranges.len());
+        let reading = self.begin(py, &ranges, timeout_s)?;
         Job::new(py, async move {
-            gathered.wait().await?;
-            let found = gathered.found();
+            let found = reading.all().await?;
             Ok(value(move |py| Ok(listed(py, found, as_buffers)?.into_any().unbind())))
         })
     }
@@ -123,24 +123,25 @@ impl File {
         Ok(Ranges { reading: Mutex::new(Own::new(Some(reading))), handle: self.handle.clone() })
     }
 
-    /// Tells of reads to come: `soon` with ranges, `keep` with one, `everything`, `random`.
+    /// Tells of reads to come: `soon` and `keep` with ranges, `everything`, `random`.
     fn hint(&self, py: Python<'_>, about: &str, ranges: Vec<(u64, u64)>) -> PyResult<()> {
-        let mut ranges = ranges.into_iter().map(|(offset, length)| ByteRange::at(offset, length));
-        let hint = match about {
-            "soon" => Some(Hint::Soon(ranges.collect())),
-            "keep" => ranges.next().map(Hint::Keep),
-            "everything" => Some(Hint::Everything),
-            "random" => Some(Hint::Random),
-            _ => None,
+        let ranges = ranges.into_iter().map(|(offset, length)| ByteRange::at(offset, length));
+        let hints = match about {
+            "soon" => vec![Hint::Soon(ranges.collect())],
+            "keep" => ranges.map(Hint::Keep).collect(),
+            "everything" => vec![Hint::Everything],
+            "random" => vec![Hint::Random],
+            _ => return Err(PyValueError::new_err(format!("there is no hint {about:?}"))),
         };
-        let hint =
-            hint.ok_or_else(|| PyValueError::new_err(format!("there is no hint {about:?} of this kind")))?;
-        self.remote(py).map(|remote| remote.hint(hint))
+        let remote = self.remote(py)?;
+        hints.into_iter().for_each(|hint| remote.hint(hint));
+        Ok(())
     }
 
     /// The record of what was decided, and why: figures, and a text of them.
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        shown(py, &self.remote(py)?.explain())
+        let text = ReadRecord::of(&self.remote(py)?).to_json();
+        Ok(py.import("json")?.call_method1("loads", (text,))?.cast_into()?)
     }
 
     /// Ends reads that are under way; later ones fail.
@@ -177,11 +178,13 @@ impl File {
 
     /// Reads, and waits with an eye on signals.
     fn waited(&self, py: Python<'_>, ranges: &[(u64, u64)], timeout_s: Option<f64>) -> PyResult<Vec<Bytes>> {
-        let mut gathered = Gathered::new(self.begin(py, ranges, timeout_s)?, ranges.len());
-        if !gathered.take_ready().or_raise(py)? {
-            wait(py, &self.handle, gathered.wait())?.or_raise(py)?;
-        }
-        Ok(gathered.found())
+        let mut all = std::pin::pin!(self.begin(py, ranges, timeout_s)?.all());
+        // What is in memory is there at the first look.
+        let found = match all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(found) => found,
+            Poll::Pending => wait(py, &self.handle, all)?,
+        };
+        found.or_raise(py)
     }
 }
 
@@ -256,56 +259,6 @@ fn wait<T: Send>(py: Python<'_>, handle: &Handle, work: impl Future<Output = T> 
     }
 }
 
-/// The ranges of a call, as far as they have come.
-struct Gathered {
-    reading: Reading,
-    found: Vec<Option<Bytes>>,
-    left: usize,
-}
-
-impl Gathered {
-    fn new(reading: Reading, count: usize) -> Gathered {
-        Gathered { reading, found: vec![None; count], left: count }
-    }
-
-    /// Takes what is there without waiting; returns whether that is all.
-    fn take_ready(&mut self) -> Result<bool> {
-        while self.left > 0 {
-            match self.reading.ready() {
-                None => return Ok(false),
-                Some(ready) => self.keep(ready?)?,
-            }
-        }
-        Ok(true)
-    }
-
-    async fn wait(&mut self) -> Result<()> {
-        while self.left > 0 {
-            let ready = self.reading.next().await?;
-            self.keep(ready)?;
-        }
-        Ok(())
-    }
-
-    fn keep(&mut self, ready: Vec<Ready>) -> Result<()> {
-        if ready.is_empty() && self.left > 0 {
-            return Err(Error::new(ErrorKind::Other, "a read ended before all of its ranges had come"));
-        }
-        for Ready { index, bytes } in ready {
-            if let Some(place) = self.found.get_mut(index)
-                && place.replace(bytes).is_none()
-            {
-                self.left -= 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn found(self) -> Vec<Bytes> {
-        self.found.into_iter().map(Option::unwrap_or_default).collect()
-    }
-}
-
 fn listed(py: Python<'_>, found: Vec<Bytes>, as_buffers: bool) -> PyResult<Bound<'_, PyList>> {
     match as_buffers {
         false => PyList::new(py, found.iter().map(|bytes| PyBytes::new(py, bytes))),
@@ -364,35 +317,4 @@ impl Buffer {
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.bytes)
     }
-}
-
-fn shown<'py>(py: Python<'py>, found: &Explain) -> PyResult<Bound<'py, PyDict>> {
-    let all = PyDict::new(py);
-    all.set_item("policy", found.policy.name())?;
-    all.set_item("size", found.size_bytes)?;
-    all.set_item("format", found.format.map(Format::name))?;
-    all.set_item("round_trip_s", found.round_trip_s)?;
-    all.set_item("rate_bytes_per_s", found.rate_bytes_per_s)?;
-    all.set_item("element_s", found.element_s)?;
-    all.set_item("gap_bytes", found.gap_bytes)?;
-    all.set_item("calls", found.calls)?;
-    all.set_item("ranges", found.ranges)?;
-    all.set_item("hits", found.hits)?;
-    all.set_item("requests", found.requests)?;
-    all.set_item("elements", found.elements)?;
-    all.set_item("wanted_bytes", found.wanted_bytes)?;
-    all.set_item("delivered_bytes", found.delivered_bytes)?;
-    all.set_item("moved_bytes", found.moved_in_all())?;
-    let by_purpose = PyDict::new(py);
-    for (purpose, bytes) in &found.moved_bytes {
-        by_purpose.set_item(purpose.name(), bytes)?;
-    }
-    all.set_item("moved_for", by_purpose)?;
-    all.set_item("stall_s", found.stall.as_secs_f64())?;
-    all.set_item("copied_after_s", found.bulk_after.map(|after| after.as_secs_f64()))?;
-    all.set_item("handshakes", found.handshakes)?;
-    all.set_item("failures", found.failures)?;
-    all.set_item("memory_bytes_most", found.memory_bytes_most)?;
-    all.set_item("text", found.to_string())?;
-    Ok(all)
 }

@@ -456,17 +456,22 @@ impl<P: Payload> Reader<P> {
         }
         let rent_s = self.rental.rent_s(now, path.round_trip_s, path.rate_bytes_per_s);
         let spent_s = self.explain.moved(Purpose::Bulk) as f64 / path.rate_bytes_per_s;
-        let missing = |scope: ByteRange| self.far_bytes(scope);
-        let price_s = |scope: ByteRange| path.bulk_s(missing(scope) as f64);
         let is_worth = |price_s: f64| rent_s >= self.settings.bulk_share * (spent_s + price_s);
-        let scope = if missing(whole) == 0 {
-            None
-        } else if self.wants_everything || is_worth(price_s(whole)) {
-            Some(whole)
+        let far_bytes = self.far_bytes(whole);
+        let price_s = path.bulk_s(far_bytes as f64);
+        let (scope, price_s) = if far_bytes == 0 {
+            (None, price_s)
+        } else if self.wants_everything || is_worth(price_s) {
+            (Some(whole), price_s)
         } else {
-            self.rental.hot(size_bytes).filter(|hot| missing(*hot) > 0 && is_worth(price_s(*hot)))
+            let hot = self.rental.hot(size_bytes).map(|hot| (hot, self.far_bytes(hot)));
+            let hot = hot.map(|(hot, bytes)| (hot, bytes, path.bulk_s(bytes as f64)));
+            match hot.filter(|(_, bytes, price_s)| *bytes > 0 && is_worth(*price_s)) {
+                Some((hot, _, price_s)) => (Some(hot), price_s),
+                None => (None, price_s),
+            }
         };
-        self.explain.price_s = price_s(scope.unwrap_or(whole));
+        self.explain.price_s = price_s;
         let Some(scope) = scope else { return };
         if self.bulk.as_ref().is_none_or(|bulk| bulk.range != scope) {
             let mut bulk = Fill::new(scope, Purpose::Bulk, false);

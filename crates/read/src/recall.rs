@@ -11,14 +11,10 @@ impl<P: Payload> Reader<P> {
     pub(crate) fn is_near(&self) -> bool {
         let Some(size_bytes) = self.size_bytes else { return false };
         let whole = ByteRange::new(0, size_bytes);
+        // Every look asks this: the sums first, which are known.
         self.is_whole()
-            || (!self.stored.ranges.is_empty()
-                && self
-                    .stored
-                    .ranges
-                    .missing(whole)
-                    .into_iter()
-                    .all(|gap| self.pages.present().contains(gap)))
+            || (self.stored.ranges.len() + self.pages.present().len() >= size_bytes
+                && self.far_bytes(whole) == 0)
     }
 
     /// Bytes of `scope` that are neither in memory nor stored.

@@ -8,6 +8,7 @@ use gridlane_core::limits::READ_FORMAT_BYTES;
 use gridlane_read::format::Format;
 use gridlane_read::{Explain, Policy, Purpose, Settings};
 use proptest::prelude::*;
+use sim::root_file::{head, key, keys};
 use sim::{App, Made, Server, Sim, config};
 
 const ROUND_TRIP_S: f64 = 0.026;
@@ -44,37 +45,10 @@ fn saves(format: Format, round_trips: f64, size_bytes: u64, made: &Made, reads: 
     assert_eq!(exact.moved_in_all(), exact.wanted_bytes, "a budget of one allows nothing");
 }
 
-fn text(text: &str) -> Vec<u8> {
-    [&[text.len() as u8][..], text.as_bytes()].concat()
-}
-
-fn key(class: &str, at: u32, bytes: u32, object_bytes: u32) -> Vec<u8> {
-    let name = "Events";
-    let mut key = bytes.to_be_bytes().to_vec();
-    key.extend(4_u16.to_be_bytes());
-    key.extend([object_bytes, 0].map(u32::to_be_bytes).concat());
-    key.extend([(29 + class.len() + name.len()) as u16, 1].map(u16::to_be_bytes).concat());
-    key.extend([at, 100].map(u32::to_be_bytes).concat());
-    [key, text(class), text(name), text("")].concat()
-}
-
 /// Head, directory, and the list of keys with one of them.
-fn root(size: u32, info: (u32, u32), keys_at: u32, key_of_it: &[u8]) -> Made {
-    let list = [key("TFile", 0, 0, 0), 1_u32.to_be_bytes().to_vec(), key_of_it.to_vec()].concat();
-    let mut head = b"root".to_vec();
-    for field in [63_206_u32, 100, size, size - 60, 60, 1, 58] {
-        head.extend(field.to_be_bytes());
-    }
-    head.push(4);
-    for field in [101_u32, info.0, info.1] {
-        head.extend(field.to_be_bytes());
-    }
-    head.resize(158, 0);
-    head.extend(5_u16.to_be_bytes());
-    for field in [0_u32, 0, list.len() as u32, 58, 100, 0, keys_at] {
-        head.extend(field.to_be_bytes());
-    }
-    vec![(0, head), (u64::from(keys_at), list)]
+fn root(size_bytes: u32, info: (u32, u32), keys_at: u32, key_of_it: &[u8]) -> Made {
+    let list = keys(&[key_of_it.to_vec()]);
+    vec![(0, head(size_bytes, info, (keys_at, list.len() as u32))), (u64::from(keys_at), list)]
 }
 
 /// The merged file of the recorded traces: streamer information and keys early, the header of the tree at the end. Reading ahead
@@ -82,7 +56,8 @@ fn root(size: u32, info: (u32, u32), keys_at: u32, key_of_it: &[u8]) -> Made {
 #[test]
 fn a_merged_file_of_root() {
     let size = 212_335_314;
-    let made = root(size, (2_909_515, 7207), 2_916_722, &key("TTree", 212_082_908, 252_406, 5_000_000));
+    let made =
+        root(size, (2_909_515, 7207), 2_916_722, &key("TTree", "Events", (212_082_908, 252_406), 5_000_000));
     let reads = [(0, 300), (2_909_515, 7207), (2_916_722, 120), (212_082_908, 252_406)];
     saves(Format::Root, 0.0, u64::from(size), &made, &reads);
 }
@@ -91,7 +66,12 @@ fn a_merged_file_of_root() {
 #[test]
 fn a_file_of_root_with_its_tree_in_the_middle() {
     let size = 900_000_000;
-    let made = root(size, (500_000_000, 17_000), 600_000_000, &key("TTree", 300_000_000, 600_000, 3_000_000));
+    let made = root(
+        size,
+        (500_000_000, 17_000),
+        600_000_000,
+        &key("TTree", "Events", (300_000_000, 600_000), 3_000_000),
+    );
     let reads = [(0, 403), (600_000_000, 120), (300_000_000, 600_000), (500_000_000, 17_000)];
     saves(Format::Root, 1.0, u64::from(size), &made, &reads);
 }
@@ -100,7 +80,7 @@ fn a_file_of_root_with_its_tree_in_the_middle() {
 fn an_rntuple() {
     let (size, anchor_at) = (900_000_000, 700_000_000);
     let key_bytes = 29 + 13 + 6;
-    let entry = key("ROOT::RNTuple", anchor_at, 78 + key_bytes, 78);
+    let entry = key("ROOT::RNTuple", "Events", (anchor_at, 78 + key_bytes), 78);
     let mut anchor = entry.clone();
     anchor.extend(0x4000_0042_u32.to_be_bytes());
     anchor.extend([2, 1, 0, 0, 0].map(u16::to_be_bytes).concat());

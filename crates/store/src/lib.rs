@@ -9,7 +9,7 @@
 //!
 //! [`target`] is the destination of a copy: a file of this machine ([`path_target`]), of an export, or of memory.
 //! Beside its bytes is a [`journal`], so that a killed copy goes on. Everything that becomes visible all at once is
-//! one partial file (`partial/mod.rs`).
+//! one partial file (`partial/mod.rs`). A source that is no file, but bytes of a program, is a [`content`].
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
 //! just that, as those of XRootD may.
@@ -23,6 +23,7 @@
 pub mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod content;
 pub mod error;
 pub mod fake;
 mod in_turns;
@@ -43,6 +44,7 @@ pub mod unnamed;
 pub mod writable;
 
 pub use blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload};
+pub use content::{Content, ContentObject};
 pub use error::{StoreError, StoreResult};
 pub use memory::{MemoryStorage, MemoryTarget};
 pub use path::ObjectPath;

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "support/mounts.rs"]
+mod mounts;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use gridlane_store::{
     BlockingObject, BlockingStorage, BlockingUpload, Completion, Expectation, ObjectPath, Opened,
     PosixOptions, PosixStorage,
 };
+use mounts::with_own_mounts;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 const ADLER32: ChecksumKind = ChecksumKind::Adler32;
@@ -197,29 +201,21 @@ fn what_xrootd_kept_is_used_until_the_file_changes() {
 /// ramfs has no extended attributes that users may set.
 #[test]
 fn without_attributes_the_side_file_is_used() {
-    use gridlane_sys::namespace::{Namespaces, unshare};
-    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            if unshare(Namespaces::Mount).is_err() || mount_change("/", private).is_err() {
-                eprintln!("skipped: no mounts without the right to make some");
-                return;
-            }
-            let directory = tempfile::tempdir().unwrap();
-            mount("ramfs", directory.path(), "ramfs", MountFlags::empty(), None).unwrap();
-            let storage = PosixStorage::open_with(directory.path(), PosixOptions::default()).unwrap();
-            let export = Export { storage, directory };
-            if export.has_attributes() {
-                eprintln!("skipped: this ramfs has extended attributes");
-                return;
-            }
-            let checksum = export.put(b"123456789");
-            assert_eq!(export.kept(), Some(checksum));
-            assert!(export.directory.path().join(".gridlane/checksums").exists());
-            fs::write(export.file(), b"12345").unwrap();
-            assert_eq!(export.kept(), None);
-        });
+    use rustix::mount::{MountFlags, mount};
+    with_own_mounts(|| {
+        let directory = tempfile::tempdir().unwrap();
+        mount("ramfs", directory.path(), "ramfs", MountFlags::empty(), None).unwrap();
+        let storage = PosixStorage::open_with(directory.path(), PosixOptions::default()).unwrap();
+        let export = Export { storage, directory };
+        if export.has_attributes() {
+            eprintln!("skipped: this ramfs has extended attributes");
+            return;
+        }
+        let checksum = export.put(b"123456789");
+        assert_eq!(export.kept(), Some(checksum));
+        assert!(export.directory.path().join(".gridlane/checksums").exists());
+        fs::write(export.file(), b"12345").unwrap();
+        assert_eq!(export.kept(), None);
     });
 }
 

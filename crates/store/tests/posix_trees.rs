@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "support/mounts.rs"]
+mod mounts;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -12,6 +15,7 @@ use gridlane_store::{
     BlockingStorage, BlockingUpload, Durability, Expectation, ObjectPath, Overwrite, PosixOptions,
     PosixStorage, QuotaStorage, StoreError,
 };
+use mounts::with_own_mounts;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 struct Export {
@@ -373,22 +377,6 @@ fn what_only_others_may_delete_stays_where_they_find_it() {
     });
     assert_eq!(fs::read(at("tree/theirs/f")).unwrap(), b"precious");
     assert_eq!(fs::read_dir(at(".gridlane")).unwrap().count(), 0);
-}
-
-/// Runs a test where this thread has mounts of its own; not at all where it may not have them.
-fn with_own_mounts(test: impl FnOnce() + Send) {
-    use gridlane_sys::namespace::{Namespaces, unshare};
-    use rustix::mount::{MountPropagationFlags, mount_change};
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            if unshare(Namespaces::Mount).is_err() || mount_change("/", private).is_err() {
-                eprintln!("skipped: no mounts without the right to make some");
-                return;
-            }
-            test();
-        });
-    });
 }
 
 #[test]

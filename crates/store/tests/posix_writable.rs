@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "support/mounts.rs"]
+mod mounts;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -13,6 +16,7 @@ use gridlane_store::{
     BlockingFile, BlockingObject, BlockingStorage, Disposition, Durability, ObjectPath, Opened, PosixOptions,
     PosixStorage, StoreError, Visibility, Whole, WriteOptions,
 };
+use mounts::with_own_mounts;
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 
 struct Export {
@@ -304,22 +308,6 @@ fn a_kept_checksum_is_of_the_closed_file_and_of_no_later_state() {
             assert_eq!(kept(), None);
         }
     }
-}
-
-/// Runs a test where this thread has mounts of its own; not at all where it may not have them.
-fn with_own_mounts(test: impl FnOnce() + Send) {
-    use gridlane_sys::namespace::{Namespaces, unshare};
-    use rustix::mount::{MountPropagationFlags, mount_change};
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            if unshare(Namespaces::Mount).is_err() || mount_change("/", private).is_err() {
-                eprintln!("skipped: no mounts without the right to make some");
-                return;
-            }
-            test();
-        });
-    });
 }
 
 #[test]

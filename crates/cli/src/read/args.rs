@@ -8,9 +8,13 @@ use gridlane_core::Result;
 use gridlane_core::limits::READ_LANES_MAX;
 use gridlane_core::units::parse_bytes;
 use gridlane_dav::RangeList;
-use gridlane_engine::reading::{Policy, ReadCache, SparseCache, SparseLimits};
+use gridlane_engine::reading::{Choices, Policy, ReadCache, SparseCache, SparseLimits};
 
 use crate::args::{CredentialArgs, parse_seconds, remote};
+
+/// `READ_MEMORY_BYTES`, and `SPARSE_BYTES_MAX`.
+const MEMORY: &str = "256Mi";
+const CACHE_SIZE: &str = "10Gi";
 
 const CAT_EXAMPLES: &str = "Examples:
 
@@ -45,7 +49,7 @@ pub(crate) struct CacheArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
     /// Bytes that the directory may have; files that were not used longest go first
-    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = CACHE_SIZE, value_parser = parse_bytes)]
     pub(crate) cache_size: u64,
 }
 
@@ -94,7 +98,7 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 4.0, value_parser = parse_budget)]
     pub(crate) budget: f64,
     /// Bytes of the file that are kept in memory
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = parse_bytes)]
     pub(crate) memory: u64,
     /// Connections, of all replicas together
     #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=READ_LANES_MAX as i64))]
@@ -122,8 +126,20 @@ fn parse_policies(text: &str) -> std::result::Result<Policies, String> {
 }
 
 fn parse_budget(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(budget) if budget.is_finite() && budget >= 1.0 => Ok(budget),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
+    let budget = text.parse().map_err(|_| format!("{text:?} is not a number from 1 on"))?;
+    let choices = Choices { budget: Some(budget), ..Choices::default() };
+    choices.settings().map(|_| budget).map_err(|error| error.message().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridlane_core::limits::{READ_MEMORY_BYTES, SPARSE_BYTES_MAX};
+
+    #[test]
+    fn usual_sizes_are_those_of_the_library() {
+        assert_eq!(parse_bytes(MEMORY).unwrap(), READ_MEMORY_BYTES);
+        assert_eq!(parse_bytes(CACHE_SIZE).unwrap(), SPARSE_BYTES_MAX);
+        assert!(parse_budget("1").is_ok() && parse_budget("0.9").is_err() && parse_budget("many").is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gridlane_client::Session;
-use gridlane_client::events::{ReadLine, ReadRun};
+use gridlane_client::events::{ReadLine, ReadRecord, ReadRun};
 use gridlane_client::reading::{Trace, prices, replay};
 use gridlane_core::limits::{IO_BYTES, TRACE_BYTES_MAX};
 use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
@@ -39,12 +39,12 @@ pub(crate) async fn run(args: &ReadArgs, global: &Global, output: &Output) -> Re
         let session = connect_to(&urls, &args.credentials, global, false)?;
         let options = ReadOptions { cache: args.cache.open(&session.user)?, ..options(args, policy) };
         let run = measure(&urls, session.client, &trace, options, args.checksum).await?;
-        path = path.or(Some((run.path, run.line.size_bytes)));
+        path = path.or(Some((run.path, run.line.record.size_bytes)));
         if output.json {
-            print_line(&mut std::io::stdout().lock(), &ReadLine::Run(run.line));
+            print_line(&mut std::io::stdout().lock(), &ReadLine::Run(Box::new(run.line)));
         } else {
             if output.verbose {
-                to_stdout(format_args!("{}\n\n", run.line.explain));
+                to_stdout(format_args!("{}\n\n", run.line.record.explain));
             }
             runs.push(run.line);
         }
@@ -116,8 +116,8 @@ async fn measure(
     let mut hasher = has_checksum.then(|| Hasher::new(ChecksumKind::Adler32));
     let took = replay(&file, trace, hasher.as_mut()).await?;
     file.settle(SETTLE_MAX).await;
-    let (explain, path, proof) = (file.explain(), file.path(), file.proof());
-    let mut line = ReadRun::new(trace, (&explain, &proof), file.size_bytes(), opened, opened + took);
+    let path = file.path();
+    let mut line = ReadRun::new(trace, ReadRecord::of(&file), opened, opened + took);
     line.adler32 = hasher.map(|hasher| hasher.finish().hex());
     Ok(Run { line, path })
 }

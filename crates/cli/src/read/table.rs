@@ -37,7 +37,7 @@ pub(super) fn table(
     for policy in Policy::ALL {
         let price = prices.iter().find(|(other, _)| *other == policy).map(|(_, price_s)| *price_s);
         let price = price.map_or("-".to_owned(), format_seconds);
-        let run = runs.iter().rev().find(|run| run.policy == policy.name());
+        let run = runs.iter().rev().find(|run| run.record.policy == policy.name());
         let Some(run) = run else {
             line(&mut text, [policy.name(), &price, "-", "", "", "", ""]);
             continue;
@@ -49,9 +49,9 @@ pub(super) fn table(
                 &price,
                 &format_seconds(run.seconds),
                 &format_seconds(run.open_s),
-                &run.requests.to_string(),
-                &format_bytes(run.moved_bytes),
-                &format_seconds(run.stall_s),
+                &run.record.requests.to_string(),
+                &format_bytes(run.record.moved_bytes),
+                &format_seconds(run.record.stall_s),
             ],
         );
     }

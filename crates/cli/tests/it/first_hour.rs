@@ -294,7 +294,7 @@ fn what_is_installed_runs_and_is_gone_after_uninstall() {
     run(update).ok();
     script(&["uninstall"]).ok();
     let mut left = isolated(Command::new("find"));
-    left.arg(scratch.path()).args(["-type", "f"]);
+    left.arg(scratch.path()).args(["!", "-type", "d"]);
     assert_eq!(run(left).ok().text(), "");
     script(&["install", "/nowhere/gridlane"]).exits(1).says(&["make build"]);
 }

@@ -147,6 +147,11 @@ impl fmt::Display for Origin {
 }
 
 impl FoundToken {
+    fn is_same(&self, other: &FoundToken) -> bool {
+        let is_read_again = self.version.is_some() && other.version.is_some();
+        self.origin == other.origin && (is_read_again || self.secret == other.secret)
+    }
+
     /// `the token of /tmp/bt_u1000`.
     pub fn name(&self) -> String {
         format!("the token of {}", self.origin)
@@ -166,6 +171,19 @@ impl Found {
     pub fn names(&self) -> Vec<String> {
         let token = self.token.iter().map(FoundToken::name);
         token.chain(self.certificate.iter().map(FoundCertificate::name)).collect()
+    }
+
+    /// True if servers see the same credentials. A token that is read again when its file changes is known by the file.
+    pub(crate) fn is_same(&self, other: &Found) -> bool {
+        let is_token = match (&self.token, &other.token) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let is_certificate = match (&self.certificate, &other.certificate) {
+            (Some(one), Some(other)) => one.identity.is_same(&other.identity),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        is_token && is_certificate
     }
 
     /// The user whom they name, without secrets: issuer and subject of the token, or the digest of one that only its issuer can

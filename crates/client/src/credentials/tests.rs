@@ -90,6 +90,22 @@ fn certificate() -> String {
     rcgen::generate_simple_self_signed(vec!["ada".to_owned()]).unwrap().cert.pem()
 }
 
+/// What decides whether connections of a program that runs for long may stay.
+#[test]
+fn credentials_are_the_same_if_servers_see_the_same() {
+    let variable = |text: &str| found(&Fake::default().variable("BEARER_TOKEN", text));
+    assert!(variable("one").is_same(&variable("one")) && !variable("one").is_same(&variable("two")));
+    // A file that changes is read again by the token itself.
+    let file =
+        |path: &str, text: &str| found(&Fake::default().variable("BEARER_TOKEN_FILE", path).file(path, text));
+    assert!(file("/a", "one").is_same(&file("/a", "two")) && !file("/a", "one").is_same(&file("/b", "one")));
+    assert!(!file("/a", "one").is_same(&variable("one")));
+    let proxy = |text: &str| found(&Fake::default().file("/tmp/x509up_u1000", text));
+    let (one, renewed) = (pair(), pair());
+    assert!(proxy(&one).is_same(&proxy(&one)) && !proxy(&one).is_same(&proxy(&renewed)));
+    assert!(!proxy(&one).is_same(&Found::default()) && Found::default().is_same(&Found::default()));
+}
+
 #[test]
 fn tokens_are_looked_for_in_the_fields_order() {
     let all = || {

@@ -396,8 +396,9 @@ fn the_lines_of_replayed_reads_as_documented() {
     let trace =
         Trace::of(vec![vec![ByteRange::at(0, 10), ByteRange::at(5, 10)], vec![ByteRange::at(90, 10)]]);
     let (opened, all) = (Duration::from_millis(250), Duration::from_millis(1500));
-    let run = ReadRun::new(&trace, (&Explain::default(), &Proof::Unstated), 100, opened, all);
-    let run = ReadLine::Run(run);
+    let run =
+        ReadRun::new(&trace, ReadRecord::new(&Explain::default(), &Proof::Unstated, 100, None), opened, all);
+    let run = ReadLine::Run(Box::new(run));
     assert_documented(SECTION, &[], &run);
     let made = line(&run);
     assert_eq!(

@@ -2,9 +2,7 @@
 //!
 //! They look random, and are others in every run: nothing on the way can compress them, or have them from an earlier one.
 
-use std::fs::File;
 use std::future::ready;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,42 +10,27 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gridlane_core::{Boxed, Checksum, Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::{Manner, Output, StoredSource, Waits};
-use gridlane_store::storage::{BoxFuture, FileIdentity, Metadata, NodeKind, Object};
+use gridlane_store::{Content as _, ContentObject};
 
 /// A file of bytes that a number determines.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     seed: u64,
     size_bytes: u64,
-    metadata: Metadata,
 }
 
 impl Content {
     /// Other bytes for each `seed`.
     pub(super) fn new(seed: u64, size_bytes: u64) -> Content {
-        let metadata = Metadata {
-            kind: NodeKind::File,
-            size_bytes,
-            modified: UNIX_EPOCH,
-            changed: UNIX_EPOCH,
-            created: None,
-            tag: format!("{seed:016x}-{size_bytes}"),
-            identity: FileIdentity { device: 0, number: seed },
-            mode: 0o100_644,
-            owner: 0,
-            group: 0,
-        };
-        Content { seed, size_bytes, metadata }
-    }
-
-    pub(super) fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        Content { seed, size_bytes }
     }
 
     /// The source of a copy that has these bytes, and its name in messages.
     pub(super) fn source(&self) -> Result<(Url, StoredSource)> {
         let name = Url::from_path(Path::new("/what the probe writes"))?;
-        Ok((name, StoredSource { object: Arc::new(self.clone()), checksums: Vec::new() }))
+        let tag = format!("{:016x}-{}", self.seed, self.size_bytes);
+        let object = Arc::new(ContentObject::new(self.clone(), tag, UNIX_EPOCH));
+        Ok((name, StoredSource { object, checksums: Vec::new() }))
     }
 
     /// The eight bytes of this number.
@@ -57,26 +40,6 @@ impl Content {
         word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         (word ^ word >> 31).to_le_bytes()
-    }
-
-    /// Fills `into` with the bytes from `offset` on; returns how many there are.
-    fn fill(&self, into: &mut [u8], offset: u64) -> usize {
-        let left = usize::try_from(self.size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let count = into.len().min(left);
-        let into = &mut into[..count];
-        let (mut number, skipped) = (offset / 8, (offset % 8) as usize);
-        let first = into.len().min(if skipped == 0 { 0 } else { 8 - skipped });
-        let (head, rest) = into.split_at_mut(first);
-        if first > 0 {
-            head.copy_from_slice(&self.word(number)[skipped..skipped + first]);
-            number += 1;
-        }
-        for part in rest.chunks_mut(8) {
-            let len = part.len();
-            part.copy_from_slice(&self.word(number)[..len]);
-            number += 1;
-        }
-        count
     }
 
     /// The place of the first of these bytes that is another one at `offset`.
@@ -96,33 +59,28 @@ impl Content {
     }
 }
 
-impl Object for Content {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
+impl gridlane_store::Content for Content {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
     }
 
-    fn as_file(&self) -> Option<&File> {
-        None
-    }
-
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        Ok(Some(self.fill(target, offset)))
-    }
-
-    fn never_waits(&self) -> bool {
-        true
-    }
-
-    fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>> {
-        Box::pin(ready(Ok(self.fill(target, offset))))
-    }
-
-    fn is_unchanged_nowait(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    fn is_unchanged(&self) -> BoxFuture<'_, bool> {
-        Box::pin(ready(true))
+    fn fill(&self, into: &mut [u8], offset: u64) -> usize {
+        let left = usize::try_from(self.size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = into.len().min(left);
+        let into = &mut into[..count];
+        let (mut number, skipped) = (offset / 8, (offset % 8) as usize);
+        let first = into.len().min(if skipped == 0 { 0 } else { 8 - skipped });
+        let (head, rest) = into.split_at_mut(first);
+        if first > 0 {
+            head.copy_from_slice(&self.word(number)[skipped..skipped + first]);
+            number += 1;
+        }
+        for part in rest.chunks_mut(8) {
+            let len = part.len();
+            part.copy_from_slice(&self.word(number)[..len]);
+            number += 1;
+        }
+        count
     }
 }
 

@@ -12,6 +12,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::http::Purpose;
 use gridlane_peer::{Client, sends_password};
+use gridlane_store::Content as _;
 use tokio::sync::watch;
 
 use super::clock::Clock;

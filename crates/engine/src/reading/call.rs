@@ -120,15 +120,16 @@ impl Reading {
 
     /// All bytes, in the order of the ranges.
     pub async fn all(mut self) -> Result<Vec<Bytes>> {
-        let mut all = vec![Bytes::new(); self.ranges];
+        let mut all = vec![None; self.ranges];
         loop {
             let came = self.next().await?;
             if came.is_empty() {
-                return Ok(all);
+                let ended = || Error::new(ErrorKind::Other, "a read ended before all of its ranges had come");
+                return all.into_iter().collect::<Option<_>>().ok_or_else(ended);
             }
             for Ready { index, bytes } in came {
                 if let Some(place) = all.get_mut(index) {
-                    *place = bytes;
+                    *place = Some(bytes);
                 }
             }
         }

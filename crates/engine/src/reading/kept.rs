@@ -177,12 +177,9 @@ impl Shared {
                         Ok(count) => {
                             kept_bytes += count;
                             let range = ByteRange::at(*offset, bytes.len() as u64);
-                            if count == range.len() {
-                                stored.push(range);
-                            } else if count > 0 {
-                                let missing: RangeSet = file.missing(range).into_iter().collect();
-                                stored.extend(missing.missing(range));
-                            }
+                            // Also what another reader of this process has kept before.
+                            let missing: RangeSet = file.missing(range).into_iter().collect();
+                            stored.extend(missing.gaps(range));
                         }
                         Err(error) => self.disk.say(error.to_string()),
                     }

@@ -40,6 +40,7 @@ mod stored;
 pub use call::{Reading, Ready};
 pub use file::RemoteFile;
 pub use gridlane_read::cost::Path;
+pub use gridlane_read::format::Format;
 pub use gridlane_read::{Choices, Explain, Hint, Policy, Purpose, Settings};
 pub use gridlane_store::sparse::{SparseCache, SparseLimits};
 pub(crate) use lane::forget;

@@ -83,6 +83,11 @@ impl ClientIdentity {
         Ok(ClientIdentity { certified: Arc::new(CertifiedKey::new(chain, key)), facts })
     }
 
+    /// True if a server sees the same certificates.
+    pub fn is_same(&self, other: &ClientIdentity) -> bool {
+        self.certified.cert == other.certified.cert
+    }
+
     /// Facts about it, which may be told.
     pub fn facts(&self) -> &IdentityFacts {
         &self.facts

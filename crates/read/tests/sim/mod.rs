@@ -16,6 +16,7 @@
 mod cases;
 mod engine;
 mod hindsight;
+pub(crate) mod root_file;
 mod server;
 mod traces;
 

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
+#[path = "../support/mounts.rs"]
+mod mounts;
 mod processes;
 
 use std::fs::{self, File, Permissions};
@@ -15,6 +17,7 @@ use common::{check, content, files_in, key, open, write};
 use gridlane_core::limits::{READ_PAGE_BYTES, SPARSE_BLOCK_BYTES};
 use gridlane_core::{ByteRange, ErrorKind, RangeSet};
 use gridlane_store::{SparseCache, SparseLimits};
+use mounts::with_own_mounts;
 use proptest::prelude::*;
 
 const SIZE_BYTES: u64 = 300_000;
@@ -312,22 +315,6 @@ fn a_clock_that_jumps_removes_nothing_that_is_needed_and_keeps_nothing_for_ever(
         assert_eq!(write(&file, 0, 100_000), 100_000);
     }
     assert!(indices.iter().all(|path| !path.exists()), "neither stays for ever");
-}
-
-/// Runs a test where this thread has mounts of its own; not at all where it may not have them.
-fn with_own_mounts(test: impl FnOnce() + Send) {
-    use gridlane_sys::namespace::{Namespaces, unshare};
-    use rustix::mount::{MountPropagationFlags, mount_change};
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            if unshare(Namespaces::Mount).is_err() || mount_change("/", private).is_err() {
-                eprintln!("skipped: no mounts without the right to make some");
-                return;
-            }
-            test();
-        });
-    });
 }
 
 #[test]
