@@ -177,7 +177,8 @@ fn damage_on_the_disk_costs_a_request_and_no_wrong_byte() {
         data_asked(&rogue.requests()[before..])
     };
     assert!(read(false) > 0);
-    assert_eq!(read(false), 0);
+    // A busy disk leaves pieces out.
+    until("every piece is kept", || read(false) == 0);
     let path = files(&directory, "data").pop().unwrap();
     let mut data = fs::read(&path).unwrap();
     // A byte that is read: those of filled gaps are there as well.
