@@ -33,6 +33,7 @@ allowed() {
     dav | plan | xrd) echo core ;;
     read) echo core plan ;;
     auth) echo core dav ;;
+    gsi) echo auth core dav ;;
     sys) echo ;;
     share) echo core sys ;;
     config) echo core ;;

@@ -505,6 +505,9 @@ fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
                 }
             }
         }
+        Refused::Method(name, why) => {
+            Error::new(ErrorKind::Denied, format!("the login by {name} failed: {}", said(&why)))
+        }
         Refused::TokenWantsTls => {
             Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
                 .hint("roots:// instead of root:// protects it")

@@ -13,7 +13,7 @@ mod unpaging;
 mod vector;
 
 pub use answers::{Answers, Expect, Part, Said, Step};
-pub use opening::{Aim, Flight, LoginUser, Opening, Refused, Session, Turn};
+pub use opening::{Aim, Flight, LoginUser, Method, Opening, Refused, Session, Turn};
 pub use unpaging::{Unpaged, Unpaging};
 pub use vector::VectorReader;
 

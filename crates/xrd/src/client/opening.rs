@@ -90,6 +90,8 @@ pub enum Refused {
     TokenWantsTls,
     /// It wants a token, and takes none of more than so many bytes.
     TokenTooLong(usize),
+    /// A way of authentication that the server offers was not gone to its end here, and why; the server has refused none.
+    Method(String, String),
     /// The server says why.
     Error(ErrorAnswer),
     /// The bytes that came make no sense.
@@ -142,6 +144,19 @@ enum State {
     Ready,
 }
 
+/// A way to prove the client's name that takes keys or clocks, which are not here: gsi, sss.
+pub trait Method: Send {
+    /// Its name, as servers list it.
+    fn name(&self) -> &'static [u8];
+
+    /// The credentials, which begin with its name and a NUL. `parameters`: what the server says of the method; `is_tls`: TLS
+    /// protects what is sent. Fails, in words, when there are none for this server: the next method is tried.
+    fn begin(&mut self, parameters: &[u8], is_tls: bool) -> Result<Vec<u8>, String>;
+
+    /// The answer to a server that asks for more.
+    fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String>;
+}
+
 /// Opens a session. It has no `Debug`: what is to be sent may have a token in it.
 pub struct Opening {
     user: LoginUser,
@@ -159,6 +174,12 @@ pub struct Opening {
     /// Ways of authentication that have not been tried, with what the server says of each; the next one last.
     methods: Vec<(Vec<u8>, Vec<u8>)>,
     failure: Option<ErrorAnswer>,
+    /// Further ways of authentication that the client has.
+    own: Vec<Box<dyn Method>>,
+    /// The one of them that is being used.
+    current: Option<usize>,
+    /// Why one of them was not.
+    own_failure: Option<(&'static [u8], String)>,
 }
 
 /// Stream ids: requests of the opening do not meet those that follow.
@@ -195,11 +216,20 @@ impl Opening {
             session: Session::default(),
             methods: Vec::new(),
             failure: None,
+            own: Vec::new(),
+            current: None,
+            own_failure: None,
         };
         if !must_tls && flight != Flight::Steps {
             opening.log_in();
         }
         opening
+    }
+
+    /// With further ways of authentication.
+    pub fn with_methods(mut self, methods: Vec<Box<dyn Method>>) -> Opening {
+        self.own = methods;
+        self
     }
 
     /// The token that is for a server that asks for one: to be taken out of what it says in turn.
@@ -288,7 +318,7 @@ impl Opening {
             Status::WAIT if self.state == State::Login => {
                 return Ok(Turn::Wait(WaitAnswer::parse(body)?.seconds));
             }
-            Status::AUTHMORE if self.state == State::Auth => return self.authenticate(),
+            Status::AUTHMORE if self.state == State::Auth => return self.more(body),
             _ => return Err(wrong("an answer of a kind that makes no sense here").into()),
         }
         match self.state {
@@ -383,6 +413,7 @@ impl Opening {
 
     fn authenticate(&mut self) -> Result<Turn, Refused> {
         self.state = State::Auth;
+        self.current = None;
         let names: Vec<_> =
             self.methods.iter().rev().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         let names = names.join(", ");
@@ -406,7 +437,19 @@ impl Opening {
                     }
                     ztn::encode(token)
                 }
-                _ => continue,
+                _ => {
+                    let Some(at) = self.own.iter().position(|method| method.name() == kind) else { continue };
+                    match self.own[at].begin(&more, self.is_tls) {
+                        Ok(credentials) => {
+                            self.current = Some(at);
+                            credentials
+                        }
+                        Err(why) => {
+                            self.own_failure = Some((self.own[at].name(), why));
+                            continue;
+                        }
+                    }
+                }
             };
             self.session.is_by_token = kind == ztn::NAME;
             Auth { kind, credentials }.encode(AUTH, &mut self.output);
@@ -414,8 +457,30 @@ impl Opening {
         }
         Err(match self.failure.take() {
             Some(failure) => Refused::Error(failure),
+            None if self.own_failure.is_some() => {
+                let (name, why) = self.own_failure.take().unwrap_or_default();
+                Refused::Method(String::from_utf8_lossy(name).into_owned(), why)
+            }
             None => no_token.unwrap_or(Refused::NoMethod(names)),
         })
+    }
+
+    /// Goes on with a method of several rounds; with the next one where there is nothing to say.
+    fn more(&mut self, said: &[u8]) -> Result<Turn, Refused> {
+        let Some(method) = self.current.and_then(|at| self.own.get_mut(at)) else {
+            return self.authenticate();
+        };
+        match method.more(said) {
+            Ok(credentials) => {
+                let kind = method.name().to_vec();
+                Auth { kind, credentials }.encode(AUTH, &mut self.output);
+                Ok(Turn::Receive)
+            }
+            Err(why) => {
+                self.own_failure = Some((method.name(), why));
+                self.authenticate()
+            }
+        }
     }
 
     fn failed(&mut self, error: ErrorAnswer) -> Result<Turn, Refused> {

@@ -440,6 +440,58 @@ fn a_token_goes_through_tls_only() {
     }
 }
 
+/// Answers whatever is asked with what it was asked, until the server has said `enough`.
+struct Echo(&'static [u8]);
+
+impl Method for Echo {
+    fn name(&self) -> &'static [u8] {
+        self.0
+    }
+
+    fn begin(&mut self, parameters: &[u8], is_tls: bool) -> Result<Vec<u8>, String> {
+        match parameters {
+            b"no" => Err("there is no key".into()),
+            _ => Ok([self.0, b"\0", parameters, if is_tls { b"!" } else { b"?" }].concat()),
+        }
+    }
+
+    fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String> {
+        if said == b"enough" { Err("that is enough".into()) } else { Ok(said.to_vec()) }
+    }
+}
+
+#[test]
+fn other_methods_take_as_many_rounds_as_they_need() {
+    let begun = |offers: &str| {
+        let mut opening =
+            opening(Flight::Steps, false).with_methods(vec![Box::new(Echo(b"gsi")), Box::new(Echo(b"sss"))]);
+        let turn = turn(&mut opening, &[hello(ServerFlags::NONE), login(offers)].concat());
+        (opening, turn)
+    };
+    let more = |bytes: &[u8]| message(stream(3), Status::AUTHMORE, bytes);
+    let (mut opening, _) = begun("&P=gsi,v:1");
+    assert!(opening.output().ends_with(b"gsi\0v:1?"));
+    for round in [&b"first"[..], b"second"] {
+        assert_eq!(turn(&mut opening, &more(round)), Ok((Turn::Receive, 0)));
+        let auth = opening.output();
+        assert!(auth.ends_with(round) && sent(&auth) == [RequestId::AUTH]);
+    }
+    assert_eq!(turn(&mut opening, &message(stream(3), Status::OK, b"")), Ok((Turn::Ready, 0)));
+    // One that ends here is followed by the next; and the reason is not lost.
+    let (mut opening, _) = begun("&P=gsi,v:1&P=sss,no&P=unix");
+    opening.output();
+    assert_eq!(turn(&mut opening, &more(b"enough")), Ok((Turn::Receive, 0)));
+    assert!(opening.output().ends_with(b"unix\0somebody some\0"));
+    let (mut opening, _) = begun("&P=gsi,v:1");
+    let refused = turn(&mut opening, &more(b"enough"));
+    assert_eq!(refused, Err(Refused::Method("gsi".into(), "that is enough".into())));
+    let (_, refused) = begun("&P=sss,no");
+    assert_eq!(refused, Err(Refused::Method("sss".into(), "there is no key".into())));
+    // A method of one round has no more to say.
+    let (mut opening, _) = begun("&P=host");
+    assert_eq!(turn(&mut opening, &more(b"")), Err(Refused::NoMethod("".into())));
+}
+
 #[test]
 fn a_token_that_cannot_be_written_is_not_sent() {
     // However much the server would take, or if it does not say.
