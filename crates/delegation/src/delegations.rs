@@ -1,11 +1,12 @@
 //! Proxies that users have lent: asked for, judged, kept, handed out, and given back.
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gridlane_auth::Refusal;
 use gridlane_auth::delegation::{self, KeyKind, Watch, request_subject};
 use gridlane_auth::make::{Credential, Key, pem, request};
 use gridlane_auth::x509::Trust;
+use gridlane_auth::{Cause, Refusal};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,9 @@ use crate::vault::Vault;
 /// has the rules); each has one proxy, and one key that proxies are asked for with.
 pub struct Delegations<S> {
     vault: Vault<S>,
+    /// One at a time decides what a user's records are: two requests at once have one key, and an upload does not bring back
+    /// what was forgotten while it was judged.
+    deciding: Mutex<()>,
 }
 
 /// A proxy of a user with its key.
@@ -66,7 +70,7 @@ impl From<Error> for Failure {
 impl<S: Store> Delegations<S> {
     /// The delegations of this vault.
     pub fn new(vault: Vault<S>) -> Delegations<S> {
-        Delegations { vault }
+        Delegations { vault, deciding: Mutex::new(()) }
     }
 
     /// The request in PEM that the user has to sign a proxy for. Its key is the one that was made before, if it is of this
@@ -80,18 +84,25 @@ impl<S: Store> Delegations<S> {
         new_key: impl FnOnce() -> Result<Key>,
     ) -> Result<String> {
         let id = RecordId::new(Kind::Key, user)?;
-        let kept = self.key(&id)?.filter(|key| KeyKind::of(&key.public_key()) == Ok(kind));
-        let key = match kept {
+        let kept = || Ok::<_, Error>(self.key(&id)?.filter(|key| KeyKind::of(&key.public_key()) == Ok(kind)));
+        let key = match kept()? {
             Some(key) => key,
             None => {
+                // A key of RSA takes a while: others go on meanwhile.
                 let key = new_key()?;
                 if KeyKind::of(&key.public_key()) != Ok(kind) {
                     let message = format!("the new key is {key:?}, and a {kind:?} was asked for");
                     return Err(Error::new(ErrorKind::Other, message).fault(Fault::Internal));
                 }
-                // Before the request is out: an answer to it finds the key whatever happens.
-                self.vault.put(&id, key.to_pem().expose().as_bytes())?;
-                key
+                let _deciding = self.decide();
+                match kept()? {
+                    Some(other) => other,
+                    None => {
+                        // Before the request is out: an answer to it finds the key whatever happens.
+                        self.vault.put(&id, key.to_pem().expose().as_bytes())?;
+                        key
+                    }
+                }
             }
         };
         Ok(pem::encode(pem::REQUEST, &request(&request_subject()?, &key, self.vault.random())?))
@@ -110,10 +121,12 @@ impl<S: Store> Delegations<S> {
         trust: &Trust,
         now_s: i64,
     ) -> std::result::Result<delegation::Delegated, Failure> {
-        let key = self.key(&RecordId::new(Kind::Key, user)?)?.ok_or_else(|| {
+        let id = RecordId::new(Kind::Key, user)?;
+        let none = || {
             let message = "the delegated proxy: no request is open for this user; ask for one, and sign that";
-            Refusal::new(gridlane_auth::Cause::UnknownKey, message)
-        })?;
+            Refusal::new(Cause::UnknownKey, message)
+        };
+        let key = self.key(&id)?.ok_or_else(none)?;
         let delegated = delegation::accept(upload, &key.public_key(), owner_dn, trust, now_s)?;
         let kept = Kept {
             owner_dn: owner_dn.to_owned(),
@@ -124,6 +137,10 @@ impl<S: Store> Delegations<S> {
         };
         let text = serde_json::to_vec(&kept)
             .map_err(|_| Error::new(ErrorKind::Other, "a delegated proxy could not be written"))?;
+        let _deciding = self.decide();
+        if self.key(&id)?.is_none_or(|now| now.public_key() != key.public_key()) {
+            return Err(none().into());
+        }
         self.vault.put(&RecordId::new(Kind::Proxy, user)?, &text)?;
         Ok(delegated)
     }
@@ -146,6 +163,7 @@ impl<S: Store> Delegations<S> {
 
     /// Gives up what a user has lent, and the key of the request; false if nothing was lent.
     pub fn forget(&self, user: &str) -> Result<bool> {
+        let _deciding = self.decide();
         // The key first: an upload that comes in between is refused.
         self.vault.remove(&RecordId::new(Kind::Key, user)?)?;
         self.vault.remove(&RecordId::new(Kind::Proxy, user)?)
@@ -168,6 +186,11 @@ impl<S: Store> Delegations<S> {
     /// The vault.
     pub fn vault(&self) -> &Vault<S> {
         &self.vault
+    }
+
+    fn decide(&self) -> MutexGuard<'_, ()> {
+        // It guards the store, where each call is whole.
+        self.deciding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self, id: &RecordId) -> Result<Option<Key>> {

@@ -106,3 +106,24 @@ fn nobody_lends_for_another_and_what_was_changed_is_told() {
     let (watch, failed) = site.delegations.watch(0).unwrap();
     assert_eq!((watch.len(), failed.len()), (1, 1));
 }
+
+#[test]
+fn two_requests_at_once_have_one_key() {
+    let site = Site::new();
+    // While the first one makes its key, another one is through.
+    let mut inner = String::new();
+    let make = || {
+        inner = site.request("a1", Curve::P256);
+        Key::generate(Curve::P256, &site.random)
+    };
+    let outer = site.delegations.request("a1", KeyKind::P256, make).unwrap();
+    let spki = |request: &str| Request::read(request.as_bytes()).unwrap().spki().to_vec();
+    assert_eq!(spki(&outer), spki(&inner));
+    site.accept("a1", &site.sign(&inner, HOUR_S)).unwrap();
+    // A key that is not what was asked for is not kept.
+    let wrong = site
+        .delegations
+        .request("b2", KeyKind::Rsa { bits: 2048 }, || Key::generate(Curve::P256, &site.random));
+    assert!(wrong.unwrap_err().message().contains("was asked for"));
+    assert!(site.delegations.vault().names(Kind::Key).unwrap() == ["a1"]);
+}
