@@ -42,6 +42,7 @@ smoke! {
     token issuer_documents
     gsi
     certificates trust_directory
+    delegation
     tls_records
     format_hints sparse_index
 }
