@@ -61,10 +61,10 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "VO[:FQAN]", env = "GRIDLANE_PROXY_VOMS", value_delimiter = ',')]
     pub(crate) voms: Vec<String>,
     /// File or directory with the addresses of VOMS servers, in place of all others
-    #[arg(long, value_name = "FILE", requires = "voms", env = "GRIDLANE_PROXY_VOMSES")]
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_VOMSES")]
     pub(crate) vomses: Option<PathBuf>,
     /// Hours for which groups and roles should count [default: those of the proxy]; servers may give less
-    #[arg(long, value_name = "HOURS", requires = "voms", value_parser = clap::value_parser!(i64).range(1..=HOURS_MAX), env = "GRIDLANE_PROXY_VOMS_LIFETIME")]
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(i64).range(1..=HOURS_MAX), env = "GRIDLANE_PROXY_VOMS_LIFETIME")]
     pub(crate) voms_lifetime: Option<i64>,
     /// Certificate (PEM) of a test server, which signs them here: no server is asked
     #[arg(long, value_name = "FILE", requires = "voms_key", env = "GRIDLANE_PROXY_VOMS_CERT")]

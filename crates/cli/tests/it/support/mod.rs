@@ -19,6 +19,7 @@ pub(crate) mod serve;
 pub(crate) mod tools;
 pub(crate) mod tree;
 pub(crate) mod voms;
+pub(crate) mod voms_server;
 pub(crate) mod wan;
 pub(crate) mod wsgidav;
 pub(crate) mod xrootd;
