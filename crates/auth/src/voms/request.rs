@@ -119,14 +119,14 @@ fn refusal(code: &str, text: &str) -> Error {
     // Suspended users have a number of their own, and the words tell the rest.
     match code {
         _ if text.contains("Unable to satisfy") => {
-            denied("ask for groups and roles that you have in the VO; who leads it gives them")
+            denied("ask for groups and roles that are yours in the VO; who leads it gives them")
         }
         "NoSuchUser" | "1001" => {
-            denied("is this the certificate that you are in the VO with? Its registration page has it")
+            denied("is this the certificate that the VO knows? Its registration page has it")
         }
         "SuspendedUser" | "1004" => denied("ask who leads the VO; often its rules must be signed again"),
         "BadRequest" | "1002" | "1005" => {
-            denied("ask for groups and roles that you have in the VO; who leads it gives them")
+            denied("ask for groups and roles that are yours in the VO; who leads it gives them")
         }
         _ => Error::new(ErrorKind::Other, says).fault(Fault::Peer),
     }
@@ -152,7 +152,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
             _ => None,
         };
         text = text.chars().map(other).collect::<Option<String>>()?;
-        while text.len() % 4 != 0 {
+        while !text.len().is_multiple_of(4) {
             text.push('=');
         }
     }

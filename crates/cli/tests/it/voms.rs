@@ -11,6 +11,7 @@ use gridlane_auth::make::{AttributeCertificate, pem};
 use crate::identity::Site;
 use crate::support::Scratch;
 use crate::support::client::{Outcome, gridlane, run, text};
+use crate::support::debian_voms::DebianVoms;
 use crate::support::pki::{ADA_DN, Credential, Pki};
 use crate::support::tools::{curl, tool};
 use crate::support::voms::proxy_info;
@@ -160,6 +161,35 @@ fn xrootd_believes_what_a_server_gave() {
     home.proxy("ada", &[], &[]).exits(0);
     let without = ask(Some(&Credential::from_file(&home.out())));
     assert!(without.ends_with("403"), "{without}");
+}
+
+/// Debian's server (2.1.0) closes the connection on HTTP, and answers in the older way; it knows who is in its VO.
+#[test]
+fn debians_server_gives_and_refuses() {
+    let home = Home::new();
+    let server = DebianVoms::start(&home.pki);
+    let wanted = ["--voms", "gridlane:/gridlane/Role=admin", "--voms", "gridlane"];
+    let outcome = home.proxy("ada", &[server.line()], &wanted).exits(0);
+    assert_eq!(outcome.stderr, "", "{}", server.log());
+    assert_eq!(attributes(&home.pki, &home.out()), ["/gridlane/Role=admin", "/gridlane"]);
+    // By a proxy that is there already, for longer than the server likes.
+    let first = home.scratch.join("first.pem");
+    fs::rename(home.out(), &first).unwrap();
+    let mut command = gridlane();
+    command.args(["auth", "proxy", "--cert", text(&first), "--out", text(&home.out()), "--voms", "gridlane"]);
+    command.args(["--vomses", text(&home.scratch.join("vomses")), "--voms-lifetime", "100"]);
+    command.env("X509_CERT_DIR", home.pki.certificates()).env("X509_VOMS_DIR", home.pki.vomsdir());
+    made(command, &home.out()).exits(0);
+    assert_eq!(attributes(&home.pki, &home.out()), ["/gridlane"]);
+    for (user, fqan, words) in [
+        ("eve", "gridlane", "User unknown to this VO"),
+        ("ada", "gridlane:/gridlane/Role=boss", "Unable to satisfy"),
+    ] {
+        home.proxy(user, &[server.line()], &["--voms", fqan]).exits(4).says(&[words, "it says: gridlane"]);
+    }
+    home.proxy("ada", &[server.line()], &["--voms", "gridlane", "--hours", "100", "--voms-lifetime", "90"])
+        .exits(0)
+        .says(&["says: ", "shortened to 86400 seconds"]);
 }
 
 #[test]

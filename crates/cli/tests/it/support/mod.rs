@@ -7,6 +7,7 @@ pub(crate) mod apache;
 pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod debian_voms;
 pub(crate) mod issuer;
 pub(crate) mod nginx;
 pub(crate) mod object;
