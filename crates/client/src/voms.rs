@@ -87,15 +87,25 @@ pub async fn ask_voms<T>(
 
 async fn ask(client: &Client, server: &VomsServer, request: &AttributeRequest) -> Result<Answer> {
     let url = voms_url(server)?;
-    match ask_newer(client, &url, server, request).await {
-        Err(error) if is_not_understood(&error) => match ask_older(client, &url, server, request).await {
-            Err(older) if older.kind() == ErrorKind::Network || older.kind() == ErrorKind::Protocol => {
-                Err(older.more(format_args!("and before, asked over HTTP: {}", error.message())))
+    match in_time(ask_newer(client, &url, server, request)).await {
+        Err(error) if is_not_understood(&error) => {
+            match in_time(ask_older(client, &url, server, request)).await {
+                Err(older) if older.kind() == ErrorKind::Network || older.kind() == ErrorKind::Protocol => {
+                    Err(older.more(format_args!("and before, asked over HTTP: {}", error.message())))
+                }
+                outcome => outcome,
             }
-            outcome => outcome,
-        },
+        }
         outcome => outcome,
     }
+}
+
+/// A whole exchange: each byte of it alone may come late.
+async fn in_time<T>(exchange: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(ANSWER_MAX, exchange).await.unwrap_or_else(|_| {
+        let what = format!("no whole answer within {} s", ANSWER_MAX.as_secs());
+        Err(Error::new(ErrorKind::Timeout, what))
+    })
 }
 
 /// True if a server of the older protocol may be behind it: it knows no such path, its answer is no HTTP, or it closes the
@@ -155,40 +165,31 @@ async fn ask_older(
     server: &VomsServer,
     request: &AttributeRequest,
 ) -> Result<Answer> {
-    let asked = async {
-        let route = client.dialer().route(url)?.of_identity(client.credentials.identity());
-        if route.tunneller().is_some() {
-            let what = "it does not answer over HTTP, and its older protocol goes through no HTTP proxy";
-            return Err(Error::new(ErrorKind::Unsupported, what).fault(Fault::Peer));
-        }
-        let mut stream = client.dialer().dial(&route).await?.stream;
-        check_certificate(server, stream.peer_certificates().first().map(|shown| shown.as_ref()))?;
-        stream.write_all(request.document().as_bytes()).await.map_err(|cause| broken(&cause))?;
-        let mut document = Vec::new();
-        let mut piece = vec![0; READ_BYTES];
-        // The end of the document is the end: whether and how the connection is closed says nothing more.
-        while document_end(&document).is_none() {
-            match stream.read(&mut piece).await {
-                Ok(0) => break,
-                Ok(count) => document.extend_from_slice(&piece[..count]),
-                Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof && !document.is_empty() => break,
-                Err(cause) => return Err(broken(&cause)),
-            }
-            refuse_too_long(&document)?;
-        }
-        if document.is_empty() {
-            return Err(broken(&io::ErrorKind::UnexpectedEof.into()));
-        }
-        let end = document_end(&document).unwrap_or(document.len());
-        read_answer(&document[..end])
-    };
-    match timeout(ANSWER_MAX, asked).await {
-        Ok(answered) => answered,
-        Err(_) => {
-            let what = format!("no answer within {} s", ANSWER_MAX.as_secs());
-            Err(Error::new(ErrorKind::Timeout, what))
-        }
+    let route = client.dialer().route(url)?.of_identity(client.credentials.identity());
+    if route.tunneller().is_some() {
+        let what = "it does not answer over HTTP, and its older protocol goes through no HTTP proxy";
+        return Err(Error::new(ErrorKind::Unsupported, what).fault(Fault::Peer));
     }
+    let mut stream = client.dialer().dial(&route).await?.stream;
+    check_certificate(server, stream.peer_certificates().first().map(|shown| shown.as_ref()))?;
+    stream.write_all(request.document().as_bytes()).await.map_err(|cause| broken(&cause))?;
+    let mut document = Vec::new();
+    let mut piece = vec![0; READ_BYTES];
+    // The end of the document is the end: whether and how the connection is closed says nothing more.
+    while document_end(&document).is_none() {
+        match stream.read(&mut piece).await {
+            Ok(0) => break,
+            Ok(count) => document.extend_from_slice(&piece[..count]),
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof && !document.is_empty() => break,
+            Err(cause) => return Err(broken(&cause)),
+        }
+        refuse_too_long(&document)?;
+    }
+    if document.is_empty() {
+        return Err(broken(&io::ErrorKind::UnexpectedEof.into()));
+    }
+    let end = document_end(&document).unwrap_or(document.len());
+    read_answer(&document[..end])
 }
 
 /// A connection that ends early. With TLS 1.3 a server's word about the client's certificate comes only here.

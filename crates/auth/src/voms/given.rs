@@ -21,6 +21,8 @@ pub struct Given {
     pub unchecked: Option<Refusal>,
     /// True if it ends clearly before what was asked for.
     pub is_short: bool,
+    /// True if its primary group or role is not the one that was asked for first.
+    pub is_reordered: bool,
 }
 
 /// Checks the answer of a server: it is about the end-entity certificate `holder` (DER), of the VO that was asked, has all the
@@ -62,6 +64,7 @@ pub fn check_given(
     };
     let wanted_s = now_s.saturating_add(asked.lifetime_s);
     let is_short = ac.not_after_s.saturating_add(limits::VOMS_SHORTER_S) < wanted_s;
+    let is_reordered = ac.fqans.first() != asked.fqans.first();
     let claim = Claim {
         vo: ac.vo.to_owned(),
         host: ac.host.to_owned(),
@@ -69,7 +72,7 @@ pub fn check_given(
         not_before_s: ac.not_before_s,
         not_after_s: ac.not_after_s,
     };
-    Ok(Given { claim, unchecked, is_short })
+    Ok(Given { claim, unchecked, is_short, is_reordered })
 }
 
 /// Groups that are told of one that has others than were asked for.

@@ -12,7 +12,7 @@ use crate::identity::Site;
 use crate::support::Scratch;
 use crate::support::client::{Outcome, gridlane, run, text};
 use crate::support::debian_voms::DebianVoms;
-use crate::support::pki::{ADA_DN, Credential, Pki};
+use crate::support::pki::{ADA_DN, Credential, HOST_DN, Pki};
 use crate::support::tools::{curl, tool};
 use crate::support::voms::proxy_info;
 use crate::support::voms_server::{Asked, Reply, VomsServer, as_it_is, vomses};
@@ -215,6 +215,19 @@ fn of_several_servers_one_that_gives_is_enough() {
     assert_eq!(fs::read(home.out()).unwrap(), before, "the proxy that is there stays");
     // A refusal is an answer: it is not asked for once more in the older way.
     assert!(knows_nobody.asked().iter().all(|asked| asked.is_http));
+}
+
+/// Each by its own servers, called by whatever name their lines have.
+#[test]
+fn several_vos_are_asked_for_what_is_theirs() {
+    let home = Home::new();
+    let (one, other) = (VomsServer::new(&home.pki), VomsServer::new(&home.pki));
+    let lines = [one.line(), other.line_of("friends", HOST_DN, "other")];
+    let wanted = ["--voms", "friends:/other/Role=guest,gridlane", "--voms", "friends"];
+    home.proxy("ada", &lines, &wanted).exits(0);
+    assert_eq!(attributes(&home.pki, &home.out()), ["/other/Role=guest", "/other", "/gridlane"]);
+    assert_eq!(one.asked()[0].fqans, ["/gridlane"]);
+    assert_eq!(other.asked()[0].fqans, ["/other/Role=guest", "/other"]);
 }
 
 /// A server that lies, is not the right one, or is none: what it gives goes into no proxy.

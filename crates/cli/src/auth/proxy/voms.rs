@@ -260,6 +260,11 @@ impl<'a> Asking<'a> {
             let (ends, hours) = (moment(given.claim.not_after_s), request.lifetime_s / HOUR_S);
             tell!("gridlane: the attributes of {vo} end {ends}, before {hours} hours");
         }
+        if let (true, [first, ..], [asked, ..]) =
+            (given.is_reordered, &given.claim.fqans[..], &request.fqans[..])
+        {
+            tell!("gridlane: the primary group of {vo} is {first}, and {asked} was named first");
+        }
         if let Some(unchecked) = &given.unchecked {
             let why = self.signers.as_ref().err().map_or_else(|| unchecked.to_string(), Clone::clone);
             tell!("gridlane: it was not checked who signed the attributes of {vo}: {why}");

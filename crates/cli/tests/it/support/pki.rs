@@ -278,9 +278,10 @@ fn make() -> Vec<(PathBuf, String)> {
     for vo in VOS {
         let lsc = format!("{VOMS_DN}\n{CA_DN}\n");
         scratch.file(&format!("vomsdir/{vo}/{VOMS_HOST}.lsc"), lsc.as_bytes());
+        // Of the servers that tests start here.
+        let lsc = format!("{HOST_DN}\n{CA_DN}\n");
+        scratch.file(&format!("vomsdir/{vo}/localhost.lsc"), lsc.as_bytes());
     }
-    // Of the servers that tests start here.
-    scratch.file(&format!("vomsdir/{}/localhost.lsc", VOS[0]), format!("{HOST_DN}\n{CA_DN}\n").as_bytes());
     let mut files = Vec::new();
     gather(scratch.path(), scratch.path(), &mut files);
     files

@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 
 /// An answer.
 pub(crate) enum Reply {
-    /// An attribute certificate of the VO `gridlane` with these groups and roles, changed before it is signed.
+    /// An attribute certificate with these groups and roles, of the VO of the first, changed before it is signed.
     Gives(Vec<String>, fn(&mut AttributeCertificate)),
     /// A refusal: the code of the newer protocol, the number of the older one, and words.
     Refuses(&'static str, u32, &'static str),
@@ -114,7 +114,12 @@ impl VomsServer {
 
     /// The same with another name of a certificate.
     pub(crate) fn line_with(&self, dn: &str) -> String {
-        format!("\"gridlane\" \"localhost\" \"{}\" \"{dn}\" \"gridlane\"\n", self.shared.port)
+        self.line_of("gridlane", dn, "gridlane")
+    }
+
+    /// The same with another alias and VO as well.
+    pub(crate) fn line_of(&self, alias: &str, dn: &str, vo: &str) -> String {
+        format!("\"{alias}\" \"localhost\" \"{}\" \"{dn}\" \"{vo}\"\n", self.shared.port)
     }
 
     /// `localhost:PORT`.
@@ -248,10 +253,11 @@ fn sign(
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
     let lasts_s = if asked.lifetime_s > 0 { asked.lifetime_s } else { 43_200 };
     let place = format!("localhost:{}", shared.port);
+    let vo = fqans.first().and_then(|fqan| fqan.split('/').nth(1)).unwrap_or("gridlane");
     let mut said = AttributeCertificate::new(
         &shared.issuer,
         holder,
-        ("gridlane", &place),
+        (vo, &place),
         &fqans,
         Validity::from_now(now_s, lasts_s),
         serial(&random).unwrap(),
