@@ -22,6 +22,7 @@ mod copies;
 mod credentials;
 mod fields;
 mod heads;
+mod logins;
 mod names;
 mod reading;
 mod root;
@@ -118,6 +119,7 @@ targets! {
     voms::voms, 5000;
     tokens::token, 3000;
     tokens::issuer_documents, 5000;
+    logins::gsi, 1000;
     certificates::certificates, 3000;
     certificates::trust_directory, 1000;
     tls::tls_records, 1000;

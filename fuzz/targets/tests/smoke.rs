@@ -40,6 +40,7 @@ smoke! {
     macaroon macaroon_request
     voms
     token issuer_documents
+    gsi
     certificates trust_directory
     tls_records
     format_hints sparse_index
