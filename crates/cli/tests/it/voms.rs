@@ -140,7 +140,7 @@ fn what_a_server_gives_is_in_the_proxy_and_is_believed() {
     }
 }
 
-/// Debian's XRootD lets them in over https.
+/// Debian's XRootD lets them in over https, and by gsi, which takes no key but RSA's.
 #[test]
 fn xrootd_believes_what_a_server_gave() {
     let home = Home::new();
@@ -158,6 +158,17 @@ fn xrootd_believes_what_a_server_gave() {
     };
     home.proxy("ada", &[voms.line()], &["--voms", "gridlane"]).exits(0);
     assert_eq!(ask(Some(&Credential::from_file(&home.out()))), "bytes200");
+    let target = home.scratch.join("got");
+    let by_gsi = || {
+        let mut command = tool("xrdcp", "xrootd-client");
+        command.args(["--silent", "--force", &server.url_over("root", "vo/f"), text(&target)]);
+        command.env("X509_USER_PROXY", home.out()).env("X509_CERT_DIR", home.pki.certificates());
+        run(command).code
+    };
+    assert_eq!(by_gsi(), Some(0));
+    assert_eq!(fs::read(&target).unwrap(), b"bytes");
+    home.proxy("ada", &[voms.line()], &["--voms", "gridlane", "--key-type", "ec"]).exits(0);
+    assert_ne!(by_gsi(), Some(0), "then this option would be of no use");
     home.proxy("ada", &[], &[]).exits(0);
     let without = ask(Some(&Credential::from_file(&home.out())));
     assert!(without.ends_with("403"), "{without}");
