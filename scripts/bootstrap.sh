@@ -41,6 +41,8 @@
 #   gfal2-plugin-xrootd python3-xrootd
 #                        clients of the tests over root://
 #   voms-clients         makes the proxies with VOMS attributes that the tests show, and reads ours
+#   voms-server voms-mysql-plugin mariadb-server-core
+#                        gives attributes in the tests; its database needs no more of MariaDB, and no service is started
 #   xrootd-voms-plugins xrootd-scitokens-plugins
 #                        let the server of the tests know proxies and tokens; macaroons and ztn it knows without them
 #   scitokens-cpp        makes and verifies tokens for the tests
@@ -185,6 +187,13 @@ case $purpose in
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_xrootd.so' || packages="$packages gfal2-plugin-xrootd"
     /usr/bin/python3 -c 'import XRootD' 2>/dev/null || packages="$packages python3-xrootd"
     need voms-proxy-fake voms-clients
+    need voms voms-server
+    has_file /usr/lib/voms/libvomsmysql.so || packages="$packages voms-mysql-plugin"
+    if grep -q '^VERSION_ID="22.04"' /etc/os-release 2>/dev/null; then
+        need mariadbd mariadb-server-core-10.6
+    else
+        need mariadbd mariadb-server-core
+    fi
     has_file '/usr/lib/*/libXrdVoms-*.so' || packages="$packages xrootd-voms-plugins"
     has_file '/usr/lib/*/libXrdAccSciTokens-*.so' || packages="$packages xrootd-scitokens-plugins"
     need scitokens-create scitokens-cpp

@@ -46,7 +46,7 @@ allowed() {
     delegation) echo core auth net sys ;;
     front) echo core dav xrd auth sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
-    cli) echo core config dav plan read xrd auth sys share net store peer engine client front server wan ;;
+    cli) echo core config dav plan read xrd auth gsi sys share net store peer engine client front server wan ;;
     py) echo core dav read share net peer client engine store ;;
     capi) echo core sys net peer engine client ;;
     *) return 1 ;;

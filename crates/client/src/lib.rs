@@ -34,6 +34,7 @@ mod threads;
 mod tree;
 mod tree_path;
 mod typed;
+mod voms;
 mod walk;
 mod whole_file;
 
@@ -62,6 +63,7 @@ pub use threads::bound_devices;
 pub use tree::*;
 pub use tree_path::TreePath;
 pub use typed::{current_dir, typed_url};
+pub use voms::{VomsGift, ask_voms, voms_url};
 pub use walk::{Walk, WalkObserver, failure_of, walk};
 pub use whole_file::WholeFile;
 

@@ -27,6 +27,7 @@ pub mod etag;
 pub mod header;
 mod href;
 pub mod if_header;
+pub mod leaves;
 pub mod link_header;
 pub mod links;
 pub mod listing;

@@ -1,10 +1,11 @@
 //! Attribute certificates of VOMS, and the files beside them.
 
 use gridlane_auth::gridmap::GridMap;
-use gridlane_auth::voms::{self, VomsDir};
+use gridlane_auth::voms::{self, VomsDir, VomsServer};
 use gridlane_core::limits;
 
-/// The value of a proxy's extension; and the same bytes as an `.lsc`, as a certificate of a server and as a grid-mapfile.
+/// The value of a proxy's extension; and the same bytes as an `.lsc`, as a certificate of a server and as a grid-mapfile, as
+/// addresses of servers and as what one of these answers.
 pub(crate) fn voms(data: &[u8]) {
     if let Ok(claims) = voms::claims(data) {
         assert!(claims.len() <= limits::VOMS_CERTIFICATES_MAX);
@@ -32,6 +33,22 @@ pub(crate) fn voms(data: &[u8]) {
         assert!(dn.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{dn:?} is not as OpenSSL prints it");
         assert_eq!(map.user(dn), Some(user));
     }
+    let (servers, warnings) = VomsServer::read_all(data);
+    assert!(servers.len() + warnings.len() <= lines.min(limits::VOMSES_SERVERS_MAX + 1));
+    for server in servers {
+        assert!(server.port != 0 && !server.host.contains(['/', '@', '?', '#', '\0']), "{server:?}");
+        assert!(!VomsServer::named(std::slice::from_ref(&server), &server.alias).is_empty());
+    }
+    match voms::read_answer(data) {
+        Ok(answer) => {
+            assert!(!answer.attribute_certificate.is_empty());
+            assert!(answer.warnings.iter().all(|words| words.chars().count() <= limits::VOMS_WORDS_MAX));
+        }
+        Err(error) => assert!(!error.message().contains('\n'), "{error:?}"),
+    }
+    if let Some(end) = voms::document_end(data) {
+        assert!(end <= data.len() && data[..end].ends_with(b">"));
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +65,8 @@ mod tests {
         let read = |text: &[u8]| VomsDir::read([("testvo/h.lsc".to_owned(), text.to_vec())]).1;
         assert_eq!(read(&seeds[2]), [""; 0]);
         assert_eq!(GridMap::read(&seeds[3]).0.user("/DC=org/CN=robot"), Some("production"));
+        assert_eq!(VomsServer::read_all(&seeds[4]).0.len(), 2);
+        assert!(voms::read_answer(&seeds[5]).is_ok_and(|answer| answer.warnings == ["shorter"]));
+        assert!(voms::read_answer(&seeds[6]).is_err_and(|error| error.message().contains("unknown")));
     }
 }

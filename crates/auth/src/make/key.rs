@@ -53,7 +53,7 @@ enum Pair {
 }
 
 impl Key {
-    /// A new key for ECDSA. (RSA keys are read only: ring makes none.)
+    /// A new key for ECDSA. (RSA keys are made elsewhere, and read here: ring makes none.)
     pub fn generate(curve: Curve, random: &dyn SecureRandom) -> Result<Key> {
         let made = EcdsaKeyPair::generate_pkcs8(curve.signing(), random)
             .map_err(|_| Error::new(ErrorKind::Other, "no randomness for a key"))?;
@@ -94,6 +94,11 @@ impl Key {
                 .hint("use ECDSA P-256 or P-384, Ed25519, or RSA with 2048 to 4096 bits")
         })?;
         Ok(Key { pair, der: der.to_vec() })
+    }
+
+    /// True if it is one of RSA.
+    pub fn is_rsa(&self) -> bool {
+        matches!(self.pair, Pair::Rsa(_))
     }
 
     /// PKCS#8 in PEM.

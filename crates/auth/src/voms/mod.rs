@@ -9,14 +9,23 @@
 //! holder puts that into a proxy. It counts when the signer is one of those that [`VomsDir`] lists for the VO, and its
 //! certificate is good. Others are left out: the holder keeps its identity.
 //!
-//! Not here: generic attributes, which storage has no use for, and talking with VOMS servers.
+//! A user has them from a server: [`VomsServer`] is where it is, [`AttributeRequest`] what is asked of it, [`read_answer`] what it
+//! gives, and [`check_given`] whether that may go into a proxy. Who sends and receives is not here.
+//!
+//! Not here: generic attributes, which storage has no use for.
 
 mod ac;
 mod dir;
+mod given;
+mod request;
 #[cfg(test)]
 mod tests;
+mod vomses;
 
 pub use dir::VomsDir;
+pub use given::{Given, check_given};
+pub use request::{Answer, AttributeRequest, document_end, read_answer};
+pub use vomses::VomsServer;
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -434,3 +434,76 @@ fn too_many_of_them() {
     assert_eq!((fqans.len(), refusals.len()), (0, 1));
     assert_eq!(refusals[0].cause, Cause::Unacceptable);
 }
+
+/// What a server gives is looked at before it goes into a proxy, as servers of data look at it.
+#[test]
+fn what_is_given_is_what_was_asked_for() {
+    let grid = Grid::new();
+    let (dir, trust) = (atlas(), grid.trust());
+    let asked = AttributeRequest {
+        vo: "atlas".to_owned(),
+        fqans: vec!["/atlas/prod/Role=pilot".parse().unwrap(), "/atlas".parse().unwrap()],
+        lifetime_s: 12 * HOUR_S,
+    };
+    let ask = |ac: &[u8], signers| check_given(ac, &asked, &grid.user.chain[0], signers, NOW_S);
+    let signers = Some((&dir, &trust));
+    let good =
+        grid.said("atlas", &["/atlas/prod/Role=pilot", "/atlas/Role=NULL/Capability=NULL", "/atlas/more"]);
+    let given = ask(&grid.signed(&good), signers).unwrap();
+    assert_eq!((&given.unchecked, given.claim.fqans.len()), (&None, 3));
+    assert!(!given.is_short && !given.is_reordered);
+
+    // Who has no such files goes on, and is told.
+    let given = ask(&grid.signed(&good), None).unwrap();
+    assert!(given.unchecked.unwrap().message.contains("voms.example.org"));
+    let other = super::tests::dir(&[("cms/voms.example.org.lsc", &format!("{SERVER}\n{CA}\n"))]);
+    assert!(ask(&grid.signed(&good), Some((&other, &trust))).unwrap().unchecked.is_some());
+
+    let mut short = good.clone();
+    short.validity = hours(0, 6);
+    assert!(ask(&grid.signed(&short), signers).unwrap().is_short);
+    let mut reordered = good.clone();
+    reordered.fqans.reverse();
+    assert!(ask(&grid.signed(&reordered), signers).unwrap().is_reordered);
+
+    type Change = fn(&mut make::AttributeCertificate);
+    let cases: [(&str, Cause, Change); 5] = [
+        ("of another VO", Cause::Untrusted, |said| {
+            said.authority = "cms://voms.example.org:15000".to_owned();
+            said.fqans = vec!["/cms".to_owned()];
+        }),
+        ("without a role", Cause::Unacceptable, |said| said.fqans.remove(0).clear()),
+        ("of another holder", Cause::Untrusted, |said| said.holder_serial = vec![1, 2, 3]),
+        ("over", Cause::Expired, |said| said.validity = hours(-2, -1)),
+        ("to come", Cause::NotYetValid, |said| said.validity = hours(1, 2)),
+    ];
+    for (what, cause, change) in cases {
+        let mut said = good.clone();
+        change(&mut said);
+        for signers in [signers, None] {
+            let refusal = ask(&grid.signed(&said), signers).unwrap_err();
+            assert_eq!(refusal.cause, cause, "{what}: {refusal}");
+            assert!(refusal.message.starts_with("the attribute certificate of atlas: "), "{refusal}");
+        }
+    }
+    // By one who is not listed, where the VO is.
+    let stranger = server(&grid.ca, "/DC=org/DC=example/CN=stranger.example.org", &grid.random);
+    let said = grid.said_by(&stranger, "atlas", &["/atlas/prod/Role=pilot", "/atlas"]);
+    let said = said.sign(&stranger, &grid.random).unwrap();
+    assert_eq!(ask(&said, signers).unwrap_err().cause, Cause::Untrusted);
+    assert!(ask(&said, None).unwrap().unchecked.is_some());
+    assert_eq!(ask(&[0x30, 0], signers).unwrap_err().cause, Cause::Malformed);
+}
+
+#[test]
+fn a_server_has_the_certificate_that_its_line_says() {
+    let grid = Grid::new();
+    let line = |dn: &str| {
+        let line = format!("\"atlas\" \"voms.example.org\" \"15001\" \"{dn}\" \"atlas\"");
+        VomsServer::read_all(line.as_bytes()).0.remove(0)
+    };
+    line(SERVER).check_certificate(&grid.server.chain[0]).unwrap();
+    let refusal = line(SERVER).check_certificate(&grid.user.chain[0]).unwrap_err();
+    assert!(refusal.message.contains("CN=Ada") && refusal.message.contains(SERVER), "{refusal}");
+    assert_eq!(line(SERVER).check_certificate(b"?").unwrap_err().cause, Cause::Malformed);
+}

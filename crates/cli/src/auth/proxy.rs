@@ -1,19 +1,17 @@
 //! `gridlane auth proxy`: makes a proxy of the user's certificate, and shows one.
 
+mod keys;
 mod show;
+mod voms;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
 use clap::builder::FalseyValueParser;
-use gridlane_auth::Fqan;
-use gridlane_auth::make::{
-    AttributeCertificate, Contents, Credential, Curve, Key, ProxyPolicy, ProxyTerms, Validity, proxy, serial,
-    voms_extension,
-};
+use clap::{Args, ValueEnum};
+use gridlane_auth::make::{Contents, Credential, ProxyPolicy, ProxyTerms, Validity, proxy, voms_extension};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_net::file;
 use ring::rand::SystemRandom;
@@ -26,8 +24,6 @@ use crate::pki::{moment, now_s, quoted, say, tell, usage};
 const HOUR_S: i64 = 3600;
 /// Hours that a proxy may last: a year, more than any grid allows.
 const HOURS_MAX: i64 = 8760;
-/// A VOMS server's usual port, which is part of what it signs.
-const VOMS_PORT: u16 = 15000;
 
 /// Make a proxy of the user's certificate, or show one.
 ///
@@ -35,8 +31,9 @@ const VOMS_PORT: u16 = 15000;
 /// the grid present it. It is written where they look for it: X509_USER_PROXY, or /tmp/x509up_uID. The key may not have
 /// a passphrase.
 ///
-/// Groups and roles of a virtual organisation are signed by its VOMS server, which `voms-proxy-init` asks. With the key
-/// of a test server (`gridlane pki voms`), --voms signs them here.
+/// Groups and roles of a virtual organisation are signed by its VOMS servers, which --voms asks. Their addresses are in
+/// VOMS_USERCONF, or in ~/.voms/vomses, ~/.glite/vomses, /etc/vomses and /etc/grid-security/vomses, which are files or
+/// directories. With the key of a test server (`gridlane pki voms`), --voms signs them here.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
     /// The user's certificate (PEM), or another proxy [default: X509_USER_CERT, or ~/.globus/usercert.pem]
@@ -57,16 +54,19 @@ pub(crate) struct ProxyArgs {
     /// Number of proxies that may be made of it, one of the other [default: any number]
     #[arg(long, value_name = "N", env = "GRIDLANE_PROXY_PATH_LENGTH")]
     pub(crate) path_length: Option<u32>,
+    /// Kind of the proxy's key: gsi and older programs take RSA only. auto is RSA where the user's own key is, else ECDSA
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = KeyType::Auto, env = "GRIDLANE_PROXY_KEY_TYPE")]
+    pub(crate) key_type: KeyType,
     /// A group or role, the primary one first (repeatable): atlas, atlas:/atlas/production/Role=pilot
-    #[arg(
-        long,
-        value_name = "VO[:FQAN]",
-        requires = "voms_cert",
-        env = "GRIDLANE_PROXY_VOMS",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "VO[:FQAN]", env = "GRIDLANE_PROXY_VOMS", value_delimiter = ',')]
     pub(crate) voms: Vec<String>,
-    /// Certificate (PEM) of the VOMS server that signs it
+    /// File or directory with the addresses of VOMS servers, in place of all others
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_VOMSES")]
+    pub(crate) vomses: Option<PathBuf>,
+    /// Hours for which groups and roles should count [default: those of the proxy]; servers may give less
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(i64).range(1..=HOURS_MAX), env = "GRIDLANE_PROXY_VOMS_LIFETIME")]
+    pub(crate) voms_lifetime: Option<i64>,
+    /// Certificate (PEM) of a test server, which signs them here: no server is asked
     #[arg(long, value_name = "FILE", requires = "voms_key", env = "GRIDLANE_PROXY_VOMS_CERT")]
     pub(crate) voms_cert: Option<PathBuf>,
     /// Its private key (PEM)
@@ -75,6 +75,17 @@ pub(crate) struct ProxyArgs {
     /// Make nothing: show this proxy [default: --out, X509_USER_PROXY, or /tmp/x509up_uID]. Its content is not verified
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) show: Option<Option<PathBuf>>,
+}
+
+/// A kind of key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyType {
+    /// RSA where the key of the certificate is, else ECDSA
+    Auto,
+    /// RSA with 2048 bits
+    Rsa,
+    /// ECDSA P-256
+    Ec,
 }
 
 pub(crate) fn run(args: &ProxyArgs, global: &Global) -> Result<ExitCode> {
@@ -104,10 +115,14 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
         terms.policy = ProxyPolicy::Limited;
     }
     let random = SystemRandom::new();
-    if !args.voms.is_empty() {
-        terms.extensions = vec![voms_extension(&[attributes(args, &issuer, terms.validity, &random)?])];
+    let key_of_proxy = keys::new_key(args.key_type, &issuer.key, &random)?;
+    let user = voms::User { credential: &issuer, cert: &cert, key: &key, now_s };
+    let attributes = voms::attributes(args, &user, global, &random)?;
+    if !attributes.is_empty() {
+        let certificates: Vec<Vec<u8>> = attributes.iter().map(|one| one.certificate.clone()).collect();
+        terms.extensions = vec![voms_extension(&certificates)];
     }
-    let made = proxy(&issuer, Key::generate(Curve::P256, &random)?, &terms, &random)?;
+    let made = proxy(&issuer, key_of_proxy, &terms, &random)?;
     file::replace(&out, 0o600, made.to_pem().expose().as_bytes())
         .map_err(|cause| Error::local_io(format!("cannot write {}", out.display()), &cause))?;
     let contents = made.contents()?;
@@ -117,14 +132,18 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
         tell!("gridlane: the proxy ends with {}, {ends}, before {} hours", cert.display(), args.hours);
     }
     if global.json {
-        let fields = json!({
+        let mut fields = json!({
             "what": "proxy", "subject": contents.subject.to_string(), "not_after_s": not_after_s,
             "files": { "proxy": out },
         });
+        if !attributes.is_empty() {
+            fields["vos"] = attributes.iter().map(voms::Attributes::fields).collect();
+        }
         return tell("made", fields);
     }
+    let said: String = attributes.iter().map(voms::Attributes::line).collect();
     let text = format!(
-        "proxy: {}, until {}\n  in {}\nnext:\n  gridlane auth proxy --show {}\n",
+        "proxy: {}, until {}\n{said}  in {}\nnext:\n  gridlane auth proxy --show {}\n",
         contents.subject,
         moment(not_after_s),
         out.display(),
@@ -213,49 +232,4 @@ fn check_length(credential: &Credential, file: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The attributes that a VOMS server would state of the user, signed with that server's key.
-fn attributes(
-    args: &ProxyArgs,
-    user: &Credential,
-    validity: Validity,
-    random: &SystemRandom,
-) -> Result<Vec<u8>> {
-    let mut vo: Option<String> = None;
-    let mut fqans = Vec::new();
-    for text in &args.voms {
-        let (name, fqan) = text.split_once(':').unwrap_or((text, ""));
-        let fqan = if fqan.is_empty() { format!("/{name}") } else { fqan.to_owned() };
-        let fqan: Fqan = fqan.parse().map_err(|refusal| usage(format!("--voms {text}: {refusal}")))?;
-        if fqan.vo() != name {
-            return Err(usage(format!("--voms {text}: {fqan} is not in the VO {name}")));
-        }
-        if vo.as_ref().is_some_and(|vo| vo != name) {
-            return Err(usage("one VOMS server speaks for one VO: name the same VO each time".into()));
-        }
-        vo = Some(name.to_owned());
-        // As VOMS servers write it.
-        fqans.push(format!("{}/Role={}/Capability=NULL", fqan.group(), fqan.role().unwrap_or("NULL")));
-    }
-    let (Some(vo), Some(cert), Some(key)) = (vo, &args.voms_cert, &args.voms_key) else {
-        return Err(usage(
-            "a VOMS server's certificate and key are needed: --voms-cert FILE --voms-key FILE".into(),
-        ));
-    };
-    let voms = read_credential(cert, key)?;
-    check_time(&voms, validity.not_before_s.saturating_add(HOUR_S), cert)?;
-    let server = format!("{}:{VOMS_PORT}", host_of(&voms.contents()?, cert)?);
-    let holder = user.end_entity()?;
-    let said = AttributeCertificate::new(&voms, holder, (&vo, &server), &fqans, validity, serial(random)?)?;
-    said.sign(&voms, random)
-}
-
-/// The name of the host whose certificate it is.
-fn host_of(contents: &Contents, file: &Path) -> Result<String> {
-    let name = contents.subject.common_name().filter(|name| !name.contains(['/', ':']));
-    name.ok_or_else(|| {
-        usage("the VOMS server's certificate does not end in the name of a host".into())
-            .endpoint(file.display())
-    })
 }

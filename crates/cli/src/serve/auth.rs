@@ -116,11 +116,7 @@ pub(crate) fn load(
         return Err(wrong(format!("there is no authority in {}", directory.display())));
     }
     if let Some(directory) = &plan.voms_dir {
-        let mut files = files_in(directory)?;
-        for (name, vo) in directories_in(directory)? {
-            files.extend(files_in(&vo)?.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
-        }
-        let (voms, what) = VomsDir::read(files);
+        let (voms, what) = vomsdir_in(directory)?;
         told(directory, what);
         settings.voms = Arc::new(voms);
     }
@@ -144,6 +140,20 @@ pub(crate) fn load(
         settings.revoked_macaroons = Arc::new(ids.map(str::to_owned).collect());
     }
     Ok((settings, warnings))
+}
+
+/// The signers of virtual organisations in a `vomsdir`, and what is wrong with some of its files.
+pub(crate) fn vomsdir_in(directory: &Path) -> Result<(VomsDir, Vec<String>)> {
+    let mut files = files_in(directory)?;
+    for (name, vo) in directories_in(directory)? {
+        files.extend(files_in(&vo)?.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+    }
+    Ok(VomsDir::read(files))
+}
+
+/// The authorities of a directory, and what is wrong with some of its files.
+pub(crate) fn authorities_in(directory: &Path) -> Result<(Trust, Vec<String>)> {
+    Ok(Trust::read(files_in(directory)?))
 }
 
 /// Files of authorities and their lists as they were when nothing was wrong with them, by their names: those of the grid

@@ -1,6 +1,6 @@
 //! `gridlane serve`.
 
-mod auth;
+pub(crate) mod auth;
 mod check;
 mod keys;
 pub(crate) mod room;

@@ -57,6 +57,7 @@ mod trees;
 mod trust;
 mod upload;
 mod verification;
+mod voms;
 mod votes;
 mod wan;
 mod wan_crash;

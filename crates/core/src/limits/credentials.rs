@@ -16,6 +16,22 @@ pub const VOMS_FQANS_MAX: usize = 256;
 pub const VOMS_FQAN_BYTES_MAX: usize = 640;
 /// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
 pub const VOMS_SKEW_MAX_S: i64 = 300;
+/// Largest file with the addresses of VOMS servers: all of EGI's 200 VOs take 60 KB.
+pub const VOMSES_FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Files of a directory with such addresses: one for each VO, or for each server of one.
+pub const VOMSES_FILES_MAX: usize = 1024;
+/// VOMS servers that a machine knows, of all VOs together.
+pub const VOMSES_SERVERS_MAX: usize = 4096;
+/// VOMS servers of one VO that are asked one after the other: VOs have two or three, and a request waits a minute at most.
+pub const VOMS_SERVERS_ASKED_MAX: usize = 8;
+/// Largest answer of a VOMS server: an attribute certificate with its signer's chain, in base64, takes 4 to 40 KB.
+pub const VOMS_ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Elements of such an answer: the attribute certificate, and a few warnings and errors of four elements each.
+pub const VOMS_ANSWER_ELEMENTS_MAX: u64 = 256;
+/// Characters of a VOMS server's words that are told.
+pub const VOMS_WORDS_MAX: usize = 500;
+/// Seconds by which attributes may be shorter than was asked before that is told: clocks differ, and requests take time.
+pub const VOMS_SHORTER_S: i64 = 300;
 /// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
 pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.

@@ -223,6 +223,12 @@ impl Connection {
         self.stream.as_ref().map(Stream::peer)
     }
 
+    /// The certificate that the server has shown (DER), which was verified; `None` without TLS.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        let shown = self.stream.as_ref()?.peer_certificates().first()?;
+        Some(shown.as_ref())
+    }
+
     /// Like [`round_trip`](Connection::round_trip), with everything else that the kernel has seen.
     pub fn path(&self) -> Option<TcpInfo> {
         self.stream.as_ref()?.tcp_info().ok().filter(|info| !info.round_trip.is_zero())

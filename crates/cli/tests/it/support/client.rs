@@ -48,7 +48,7 @@ const TAKEN_AWAY: [&str; 16] = [
     // Threads have the stacks that they have elsewhere.
     "rust_min_stack",
 ];
-const TAKEN_AWAY_BEGINNINGS: [&str; 4] = ["gridlane_", "x509_", "rclone_", "xrd"];
+const TAKEN_AWAY_BEGINNINGS: [&str; 5] = ["gridlane_", "x509_", "voms_", "rclone_", "xrd"];
 
 /// The switch with which tests are run again: see scripts/test.sh.
 const KEPT: &str = "gridlane_tls_records";

@@ -28,6 +28,8 @@ pub(crate) const BOB_DN: &str = "/DC=org/DC=gridlane-second/CN=Bob";
 pub(crate) const VOMS_DN: &str = "/DC=org/DC=gridlane-test/CN=voms.gridlane.test";
 /// The host name of that server.
 pub(crate) const VOMS_HOST: &str = "voms.gridlane.test";
+/// The name of this machine's servers.
+pub(crate) const HOST_DN: &str = "/DC=org/DC=gridlane-test/CN=localhost";
 /// The VOs that it may speak for, by the files in `vomsdir`.
 pub(crate) const VOS: [&str; 2] = ["gridlane", "other"];
 
@@ -53,8 +55,8 @@ const CLIENT: &str = "extendedKeyUsage=clientAuth";
 /// Name, subject, key, the authority that vouches for it, when, and a line of extensions.
 type EndEntity = (&'static str, &'static str, &'static [&'static str], &'static str, Validity, &'static str);
 const END_ENTITIES: [EndEntity; 13] = [
-    ("host", "/DC=org/DC=gridlane-test/CN=localhost", ECDSA, "ca", NOW, HOST),
-    ("host-rsa", "/DC=org/DC=gridlane-test/CN=localhost", RSA, "ca", NOW, HOST),
+    ("host", HOST_DN, ECDSA, "ca", NOW, HOST),
+    ("host-rsa", HOST_DN, RSA, "ca", NOW, HOST),
     ("stranger-host", "/DC=org/DC=stranger/CN=localhost", ECDSA, "stranger", NOW, HOST),
     ("voms", VOMS_DN, RSA, "ca", NOW, "subjectAltName=DNS:voms.gridlane.test"),
     ("ada", ADA_DN, RSA, "ca", NOW, CLIENT),
@@ -276,6 +278,9 @@ fn make() -> Vec<(PathBuf, String)> {
     for vo in VOS {
         let lsc = format!("{VOMS_DN}\n{CA_DN}\n");
         scratch.file(&format!("vomsdir/{vo}/{VOMS_HOST}.lsc"), lsc.as_bytes());
+        // Of the servers that tests start here.
+        let lsc = format!("{HOST_DN}\n{CA_DN}\n");
+        scratch.file(&format!("vomsdir/{vo}/localhost.lsc"), lsc.as_bytes());
     }
     let mut files = Vec::new();
     gather(scratch.path(), scratch.path(), &mut files);
