@@ -155,8 +155,10 @@ fn gridlane_takes_shared_keys() {
     run(ours_with(Some(&other), &url, &target)).fails(4, "caller", false, &["shared key site", "differ"]);
     assert!(xrdcp("sss", &other, &url, &target).code != Some(0) && !target.exists());
     run(ours_with(None, &url, &target)).fails(4, "peer", false, &["sss"]);
-    let unknown = keytab(&site.scratch, "unknown", "ada");
-    let unknown = changed(&site.scratch, "unknown2", &unknown, |line| line.replace(" N:", " N:1"));
+    let unknown = changed(&site.scratch, "unknown", &keys, |line| {
+        let (head, rest) = line.split_once(" N:").unwrap();
+        format!("{head} N:5 {}", rest.split_once(' ').unwrap().1)
+    });
     run(ours_with(Some(&unknown), &url, &target)).fails(
         4,
         "caller",
