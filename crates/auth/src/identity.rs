@@ -21,7 +21,7 @@ pub enum Identity {
     Token(TokenIdentity),
     /// The bearer of a macaroon of this site.
     Macaroon(MacaroonIdentity),
-    /// A user with a password.
+    /// A user of this site, by a password, a shared key, or the word of a machine that is trusted.
     User(UserIdentity),
 }
 
@@ -84,11 +84,34 @@ pub struct MacaroonIdentity {
     pub expires_s: i64,
 }
 
-/// A user with a password.
+/// A user of this site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserIdentity {
     /// The name.
     pub name: String,
+    /// By what it was proved.
+    #[serde(default)]
+    pub by: UserProof,
+}
+
+/// The proof of a user's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserProof {
+    /// The user's password.
+    #[default]
+    Password,
+    /// A key that hosts of the site share ([`crate::sss`]).
+    SharedKey,
+    /// The word of a machine that the operator trusts.
+    MachineSays,
+}
+
+impl UserIdentity {
+    /// One with a password.
+    pub fn by_password(name: impl Into<String>) -> UserIdentity {
+        UserIdentity { name: name.into(), by: UserProof::Password }
+    }
 }
 
 /// Something that may be done below a path of the server, whatever the rules say.
@@ -114,7 +137,11 @@ impl Identity {
             Identity::Certificate(_) => "x509",
             Identity::Token(_) => "token",
             Identity::Macaroon(_) => "macaroon",
-            Identity::User(_) => "password",
+            Identity::User(user) => match user.by {
+                UserProof::Password => "password",
+                UserProof::SharedKey => "sss",
+                UserProof::MachineSays => "unix",
+            },
         }
     }
 
@@ -129,7 +156,7 @@ impl Identity {
         }
     }
 
-    /// The user of this site that it is: by its password, or by the gridmap.
+    /// The user of this site that it is: by its password or shared key, by the word of its machine, or by the gridmap.
     pub fn user(&self) -> Option<&str> {
         match self {
             Identity::Certificate(certificate) => certificate.user.as_deref(),

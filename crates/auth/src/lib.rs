@@ -4,7 +4,8 @@
 //! certificate chain ─▶ x509 ─▶ voms ─┐
 //! JSON Web Token ────▶ token ────────┼─▶ Identity ─▶ Policy ─▶ Decision, with the rule that made it
 //! macaroon ──────────▶ macaroon ─────┤
-//! user and password ─▶ password ─────┘
+//! user and password ─▶ password ─────┤
+//! shared key ────────▶ sss ──────────┘
 //! ```
 //!
 //! Pure: keys, trust anchors, randomness and the time are arguments. Times are seconds since 1970 (`now_s`), as in all
@@ -27,6 +28,7 @@ pub mod password;
 pub mod policy;
 pub mod refusal;
 pub mod secrets;
+pub mod sss;
 pub mod token;
 pub mod voms;
 pub mod x509;

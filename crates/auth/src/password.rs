@@ -68,7 +68,7 @@ impl Users {
         // bcrypt sees no more than that, as does htpasswd; other bytes are no reason to compute longer.
         let is_right = bcrypt::verify(password, hash).unwrap_or(false);
         match own {
-            Some(_) if is_right => Ok(UserIdentity { name: name.to_owned() }),
+            Some(_) if is_right => Ok(UserIdentity::by_password(name)),
             _ => Err(refused()),
         }
     }
@@ -106,7 +106,7 @@ impl SeenPasswords {
     pub fn recall(&self, users: &Users, name: &str, password: &str) -> Option<UserIdentity> {
         let tag = self.tag(users, name, password)?;
         let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        right.contains(&tag).then(|| UserIdentity { name: name.to_owned() })
+        right.contains(&tag).then(|| UserIdentity::by_password(name))
     }
 
     /// [`Users::verify`], and remembers what was right. To be called where blocking is allowed.

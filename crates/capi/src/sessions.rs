@@ -31,7 +31,7 @@ struct Key {
 
 /// The client for URLs that the caller named, which see its credentials.
 pub(crate) fn client(urls: &[Url], opening: &Opening) -> Result<Client> {
-    let Wanted { nothing, token, token_file, certificate, key } = &opening.wanted;
+    let Wanted { nothing, token, token_file, certificate, key, sss_keytab: _ } = &opening.wanted;
     let key = Key {
         shows: urls.iter().any(are_shown_to),
         nothing: *nothing,

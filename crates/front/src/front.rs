@@ -1,10 +1,11 @@
 //! The front of a server: all that an operator decides about it, and what outlives such decisions.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use gridlane_auth::policy::Reason;
+use gridlane_auth::sss::Seen;
 use gridlane_auth::{Decision, Operation, Policy};
 use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
@@ -46,6 +47,8 @@ pub struct Front {
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
     pub(crate) passwords: Arc<Passwords>,
+    /// Credentials by shared keys that came within their lifetime.
+    pub(crate) shared_keys_seen: Arc<Mutex<Seen>>,
     /// Settings of root:// alone.
     pub root: RootSettings,
     /// The log of requests.
@@ -65,6 +68,7 @@ pub struct Front {
 pub(crate) struct Lasting {
     issuer_keys: Arc<Keys>,
     passwords: Arc<Passwords>,
+    shared_keys_seen: Arc<Mutex<Seen>>,
     /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
@@ -82,6 +86,7 @@ impl Lasting {
         Ok(Lasting {
             issuer_keys: Arc::default(),
             passwords: Arc::new(passwords),
+            shared_keys_seen: Arc::default(),
             generation: 0,
             buffers: Arc::default(),
             budgets: Arc::new(Budgets::new()),
@@ -123,6 +128,7 @@ impl Front {
             chains: Chains::new(lasting.generation),
             issuer_keys: lasting.issuer_keys,
             passwords: lasting.passwords,
+            shared_keys_seen: lasting.shared_keys_seen,
             root: settings.root,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -148,6 +154,7 @@ impl Front {
         Lasting {
             issuer_keys: Arc::clone(&self.issuer_keys),
             passwords: Arc::clone(&self.passwords),
+            shared_keys_seen: Arc::clone(&self.shared_keys_seen),
             generation: self.chains.generation() + 1,
             buffers: Arc::clone(&self.data.buffers),
             budgets: Arc::clone(&self.budgets),

@@ -11,6 +11,7 @@ use gridlane_auth::Policy;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::macaroon;
 use gridlane_auth::password::Users;
+use gridlane_auth::sss::Keytab;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::Trust;
@@ -153,6 +154,10 @@ pub struct AuthSettings {
     pub revoked_macaroons: Arc<HashSet<String>>,
     /// Longest life of a new one, in seconds; else [`gridlane_core::limits::MACAROON_MAX`].
     pub macaroon_lifetime_s_max: Option<u64>,
+    /// Keys that clients of root:// share with this server (`sss`).
+    pub shared_keys: Option<Arc<Keytab>>,
+    /// Clients say who they are where such a key leaves it to them.
+    pub shared_keys_any_user: bool,
     /// The users with passwords.
     pub users: Arc<Users>,
     /// The limits of each user, whatever the address.
@@ -178,6 +183,8 @@ pub struct RootSettings {
     /// Methods of authentication, in order of preference; empty: clients need none. `None`: where tokens or macaroons
     /// count, a token, or else the user's name, and elsewhere none.
     pub auth: Option<Vec<RootAuth>>,
+    /// Machines whose word about the names of their users is taken (`unix`).
+    pub trust_unix_from: Vec<Network>,
     /// The clients that have to begin TLS before the login. `None`: those that `auth` needs.
     pub tls: Option<RootTls>,
     /// The name of the site, for clients that ask.
@@ -189,7 +196,14 @@ pub struct RootSettings {
 
 impl Default for RootSettings {
     fn default() -> RootSettings {
-        RootSettings { is_enabled: true, auth: None, tls: None, site_name: None, server_name: None }
+        RootSettings {
+            is_enabled: true,
+            auth: None,
+            trust_unix_from: Vec::new(),
+            tls: None,
+            site_name: None,
+            server_name: None,
+        }
     }
 }
 
@@ -198,8 +212,10 @@ impl Default for RootSettings {
 pub enum RootAuth {
     /// The name of the client's machine: proof of nothing.
     Host,
-    /// The name of the user there: proof of nothing.
+    /// The name of the user there: proof of nothing, but from [machines that are trusted](RootSettings::trust_unix_from).
     Unix,
+    /// A key that both sides have ([`AuthSettings::shared_keys`]).
+    Sss,
     /// A token or a macaroon. It is asked for over TLS only.
     Ztn,
 }
@@ -210,6 +226,7 @@ impl RootAuth {
         match self {
             RootAuth::Host => "host",
             RootAuth::Unix => "unix",
+            RootAuth::Sss => "sss",
             RootAuth::Ztn => "ztn",
         }
     }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gridlane_auth::sss::Keytab;
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
 use gridlane_net::Identity;
 use gridlane_net::tls::ClientIdentity;
@@ -31,6 +32,15 @@ pub struct Token {
 pub trait TokenSource: Send + Sync {
     /// The token; an error of kind `Denied` when there is none any more.
     fn token(&self) -> Result<Token>;
+}
+
+/// Gives the keys that servers of the same site have as well (XRootD's `sss`). Asked at each login that a server wants by one.
+pub trait SharedKeys: Send + Sync {
+    /// Where they are, as a person knows it.
+    fn place(&self) -> String;
+
+    /// The keys; else why there are none, in words.
+    fn keys(&self) -> std::result::Result<Keytab, String>;
 }
 
 /// A certificate that a user's connections show.
@@ -53,6 +63,7 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     identity: Identity,
     token: Option<Box<dyn TokenSource>>,
+    shared_keys: Option<Arc<dyn SharedKeys>>,
     /// The name of the identity's certificate in messages.
     certificate: Option<String>,
     forward_to: Vec<HostPattern>,
@@ -117,13 +128,24 @@ impl Credentials {
         certificate: Option<Certificate>,
         forward_to: Vec<HostPattern>,
     ) -> Credentials {
+        Credentials::with_shared_keys(token, certificate, None, forward_to)
+    }
+
+    /// The same with keys that servers have as well, which are used over root:// alone, in clear too: what is sent is
+    /// encrypted with them.
+    pub fn with_shared_keys(
+        token: Option<Box<dyn TokenSource>>,
+        certificate: Option<Certificate>,
+        shared_keys: Option<Arc<dyn SharedKeys>>,
+        forward_to: Vec<HostPattern>,
+    ) -> Credentials {
         let (shown, certificate) = certificate.map(|Certificate { shown, name }| (shown, name)).unzip();
-        let identity = match token.is_some() || shown.is_some() {
+        let identity = match token.is_some() || shown.is_some() || shared_keys.is_some() {
             true => Identity::new(shown),
             false => Identity::default(),
         };
         let (named, given) = Default::default();
-        Credentials(Arc::new(Inner { identity, token, certificate, forward_to, named, given }))
+        Credentials(Arc::new(Inner { identity, token, shared_keys, certificate, forward_to, named, given }))
     }
 
     /// Header fields that a user has given for requests to certain servers: those of a third-party copy. Nothing needs to
@@ -209,6 +231,11 @@ impl Credentials {
         }
     }
 
+    /// The keys that servers have as well.
+    pub(crate) fn shared_keys(&self) -> Option<Arc<dyn SharedKeys>> {
+        self.0.shared_keys.clone()
+    }
+
     /// The name of the certificate of the user's connections.
     pub fn certificate(&self) -> Option<&str> {
         self.0.certificate.as_deref()
@@ -232,6 +259,7 @@ impl fmt::Debug for Credentials {
         f.debug_struct("Credentials")
             .field("identity", &self.0.identity)
             .field("has_token", &self.0.token.is_some())
+            .field("shared_keys", &self.0.shared_keys.as_ref().map(|keys| keys.place()))
             .field("certificate", &self.0.certificate)
             .field("forward_to", &self.0.forward_to)
             .field("given", &self.0.given)

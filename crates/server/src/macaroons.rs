@@ -338,7 +338,7 @@ mod tests {
             let status = issued(&ada, None, rights, "/a", body).unwrap_err();
             assert_eq!(status, code, "{body}");
         }
-        let user = Identity::User(UserIdentity { name: "eve".to_owned() });
+        let user = Identity::User(UserIdentity::by_password("eve"));
         assert_eq!(issued(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
     }
 

@@ -27,6 +27,7 @@ mod logins;
 mod names;
 mod reading;
 mod root;
+mod sss;
 mod tls;
 mod tokens;
 mod voms;
@@ -118,6 +119,7 @@ targets! {
     credentials::macaroon, 2000;
     credentials::macaroon_request, 5000;
     voms::voms, 5000;
+    sss::sss, 3000;
     tokens::token, 3000;
     tokens::issuer_documents, 5000;
     logins::gsi, 1000;

@@ -39,6 +39,7 @@ smoke! {
     root_requests root_answers root_pages root_dirlist root_client root_server
     macaroon macaroon_request
     voms
+    sss
     token issuer_documents
     gsi
     certificates trust_directory

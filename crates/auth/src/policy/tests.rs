@@ -97,7 +97,7 @@ fn everything_that_a_rule_says_has_to_be_true() {
     };
     let text = |text: &str| Some(text.to_owned());
     let me = ada(&["/atlas/prod/Role=pilot", "/cms"]);
-    let user = Identity::User(UserIdentity { name: "ada".to_owned() });
+    let user = Identity::User(UserIdentity::by_password("ada"));
     let jwt = token(&[], &["/atlas/prod"], None);
     let nobody = Identity::Anonymous;
     for (who, expected) in [
@@ -345,7 +345,7 @@ fn an_identity_is_the_same_in_a_log() {
         Identity::Anonymous,
         ada(&["/atlas/Role=pilot"]),
         token(&[(Grants::READ, "/a%20b/c")], &["/atlas"], Some("atlas")),
-        Identity::User(UserIdentity { name: "ada".to_owned() }),
+        Identity::User(UserIdentity::by_password("ada")),
     ] {
         let text = serde_json::to_string(&identity).unwrap();
         assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity, "{text}");

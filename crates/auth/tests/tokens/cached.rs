@@ -25,7 +25,7 @@ fn it_is_known_until_it_expires_or_something_changes() {
     assert!(tokens.is_empty(), "what has expired is not kept");
     tokens.insert(token(1), 0, bearer(NOW_S + 10));
     assert!(tokens.get(token(1), 1, NOW_S).is_none() && tokens.is_empty());
-    tokens.insert(token(1), 1, Arc::new(Identity::User(UserIdentity { name: "ada".to_owned() })));
+    tokens.insert(token(1), 1, Arc::new(Identity::User(UserIdentity::by_password("ada"))));
     assert!(tokens.get(token(1), 1, i64::MAX).is_some());
     assert!(tokens.get(token(1), 0, NOW_S).is_none(), "an older generation is another one");
 }

@@ -22,11 +22,15 @@ pub(crate) struct CredentialArgs {
     /// The certificate's private key (PEM) [default: in the same file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
+    /// Log in by the keys in this file to servers of root:// that share them (sss) [default: that of
+    /// GRIDLANE_SSS_KEYTAB, of XrdSecSSSKT, of ~/.xrd]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sss_keytab: Option<PathBuf>,
     /// Send them to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)
     #[arg(long, value_name = "HOST", env = "GRIDLANE_FORWARD_CREDENTIALS_TO", value_delimiter = ',', value_parser = HostPattern::parse)]
     pub(crate) forward_credentials_to: Vec<HostPattern>,
-    /// Send no credentials but those in URLs [env: GRIDLANE_NO_CREDENTIALS, where --token-file and --cert are not given]
-    #[arg(long, conflicts_with_all = ["token_file", "cert"])]
+    /// Send no credentials but those in URLs [env: GRIDLANE_NO_CREDENTIALS, where none is named here]
+    #[arg(long, conflicts_with_all = ["token_file", "cert", "sss_keytab"])]
     pub(crate) no_credentials: bool,
     /// The environment's word is an argument of its own: what is typed is stronger, where two options contradict.
     #[arg(long = "no-credentials-by-environment", hide = true, env = "GRIDLANE_NO_CREDENTIALS", value_parser = FalseyValueParser::new())]
@@ -36,13 +40,14 @@ pub(crate) struct CredentialArgs {
 impl CredentialArgs {
     /// The credentials to look for.
     pub(crate) fn wanted(&self) -> Wanted {
-        let is_named = self.token_file.is_some() || self.cert.is_some();
+        let is_named = self.token_file.is_some() || self.cert.is_some() || self.sss_keytab.is_some();
         Wanted {
             nothing: self.no_credentials || self.no_credentials_by_environment && !is_named,
             token: None,
             token_file: self.token_file.clone(),
             certificate: self.cert.clone(),
             key: self.key.clone(),
+            sss_keytab: self.sss_keytab.clone(),
         }
     }
 }

@@ -149,7 +149,7 @@ fn asked(args: &ExplainArgs, issuers: &[Issuer], gridmap: &GridMap) -> Result<Qu
             fqans: args.fqan.clone(),
             expires_s: i64::MAX,
         }),
-        (_, Some(name), _) => Identity::User(UserIdentity { name: name.clone() }),
+        (_, Some(name), _) => Identity::User(UserIdentity::by_password(name.clone())),
         (_, _, Some(url)) => {
             let issuer = issuers.iter().find(|issuer| issuer.url == *url).ok_or_else(|| {
                 let known: Vec<&str> = issuers.iter().map(|issuer| issuer.url.as_str()).collect();

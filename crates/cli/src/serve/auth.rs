@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::macaroon;
 use gridlane_auth::password::Users;
+use gridlane_auth::sss::Keytab;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::{OutdatedLists, Trust};
@@ -35,6 +36,8 @@ pub(crate) struct AuthPlan {
     pub(crate) audiences: Vec<String>,
     pub(crate) keys_dir: Option<PathBuf>,
     pub(crate) users: Option<PathBuf>,
+    pub(crate) sss_keytab: Option<PathBuf>,
+    pub(crate) sss_any_user: bool,
     pub(crate) macaroon_secrets: Option<PathBuf>,
     pub(crate) revoked_macaroons: Option<PathBuf>,
     pub(crate) macaroon_lifetime_s_max: Option<u64>,
@@ -55,6 +58,7 @@ impl AuthPlan {
             || !self.client_ca.is_empty()
             || !self.issuers.is_empty()
             || self.users.is_some()
+            || self.sss_keytab.is_some()
             || self.macaroon_secrets.is_some()
     }
 
@@ -65,6 +69,7 @@ impl AuthPlan {
             &self.voms_dir,
             &self.gridmap,
             &self.users,
+            &self.sss_keytab,
             &self.macaroon_secrets,
             &self.revoked_macaroons,
         ];
@@ -128,6 +133,11 @@ pub(crate) fn load(
     if let Some(file) = &plan.users {
         settings.users =
             Arc::new(Users::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?);
+    }
+    if let Some(file) = &plan.sss_keytab {
+        let keys = Keytab::parse(&read_private(file)?).map_err(|error| error.endpoint(file.display()))?;
+        settings.shared_keys = Some(Arc::new(keys));
+        settings.shared_keys_any_user = plan.sss_any_user;
     }
     if let Some(file) = &plan.macaroon_secrets {
         let keys =
@@ -204,6 +214,17 @@ fn read_text(path: &Path) -> Result<String> {
     file::text(path, limits::AUTH_FILE_BYTES_MAX)
 }
 
+/// A file that nobody but its owner may read.
+fn read_private(path: &Path) -> Result<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(path).map_err(|cause| unreadable(path, &cause))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        let what = format!("{} holds shared keys, and others than its owner may read it", path.display());
+        return Err(wrong(what).hint(format!("chmod 600 {}", path.display())));
+    }
+    read_secret(path)
+}
+
 /// A file that other users may not read.
 fn read_secret(path: &Path) -> Result<String> {
     file::secret(path, limits::AUTH_FILE_BYTES_MAX)
@@ -255,6 +276,9 @@ pub(super) struct AuthTable {
     audiences: Vec<String>,
     keys_dir: Option<PathBuf>,
     users: Option<PathBuf>,
+    sss_keytab: Option<PathBuf>,
+    #[serde(default)]
+    sss_any_user: bool,
     macaroon_secrets: Option<PathBuf>,
     revoked_macaroons: Option<PathBuf>,
     max_macaroon_lifetime: Option<String>,
@@ -304,6 +328,9 @@ impl AuthTable {
             None | Some(OutdatedWord::Refuse) => OutdatedLists::Refuse,
             Some(OutdatedWord::Use) => OutdatedLists::Use,
         };
+        if self.sss_any_user && self.sss_keytab.is_none() {
+            return Err(wrong("`sss-any-user` is of no use without `sss-keytab`".to_owned()));
+        }
         if self.revoked_macaroons.is_some() && self.macaroon_secrets.is_none() {
             return Err(wrong("`revoked-macaroons` is of no use without `macaroon-secrets`".to_owned()));
         }
@@ -341,6 +368,8 @@ impl AuthTable {
             audiences: self.audiences,
             keys_dir: self.keys_dir,
             users: self.users,
+            sss_keytab: self.sss_keytab,
+            sss_any_user: self.sss_any_user,
             macaroon_secrets: self.macaroon_secrets,
             revoked_macaroons: self.revoked_macaroons,
             macaroon_lifetime_s_max,
@@ -438,6 +467,7 @@ mod tests {
             ("voms-dir = \"/v\"", "client-ca-dir"),
             ("outdated-lists = \"use\"", "client-ca-dir"),
             ("client-ca-dir = \"/c\"\noutdated-lists = \"drop\"", "drop"),
+            ("sss-any-user = true", "sss-keytab"),
             ("revoked-macaroons = \"/r\"", "macaroon-secrets"),
             ("max-macaroon-lifetime = \"7d\"", "macaroon-secrets"),
             ("macaroon-secrets = \"/s\"\nmax-macaroon-lifetime = \"long\"", "90s"),

@@ -101,6 +101,10 @@ fn line_about_root(root: &RootSettings, takes_bearers: bool) -> String {
     let ways = root.auth.as_deref().unwrap_or(by_default);
     let say = |way: &RootAuth| match way {
         RootAuth::Host => "their machine's name",
+        RootAuth::Sss => "a shared key",
+        RootAuth::Unix if !root.trust_unix_from.is_empty() => {
+            "their user's name, which counts from trust-unix-from"
+        }
         RootAuth::Unix => "their user's name",
         RootAuth::Ztn => "a token, over TLS",
     };
@@ -138,13 +142,16 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
     {
         return Some("its issuer has no table [[auth.issuer]]");
     }
-    if who.user.is_some() && tables.auth.users.is_none() && tables.auth.gridmap.is_none() {
-        return Some("without `users` and without `gridmap` there are no users");
+    let trusts_names = !tables.root.trust_unix_from.is_empty();
+    let has_keys = tables.auth.sss_keytab.is_some();
+    let has_users = tables.auth.users.is_some() || tables.auth.gridmap.is_some() || has_keys || trusts_names;
+    if who.user.is_some() && !has_users {
+        return Some("without `users`, `gridmap`, `sss-keytab` and `trust-unix-from` there are no users");
     }
     if who.class == Class::Macaroons && auth.macaroons.is_none() {
         return Some("without `macaroon-secrets` there are no macaroons");
     }
-    if who.class == Class::Authenticated && !tables.auth.authenticates() {
+    if who.class == Class::Authenticated && !tables.auth.authenticates() && !trusts_names {
         return Some("there is no way to prove an identity");
     }
     None

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use gridlane_auth::{Policy, Rule};
 use gridlane_config::file;
 use gridlane_config::value::{Word, Words, wrong};
-use gridlane_core::{Result, Url};
+use gridlane_core::{Network, Result, Url};
 use gridlane_dav::ResourcePath;
 use gridlane_front::{RootAuth, RootSettings, RootTls};
 use gridlane_server::{Compat, open_to_anyone};
@@ -116,6 +116,19 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         let what = "auth is \"ztn\", and no token counts: add [[auth.issuer]] or macaroon-secrets to [auth]";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
     }
+    let offers_sss = root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Sss));
+    if offers_sss != auth.sss_keytab.is_some() {
+        let what = match offers_sss {
+            true => "auth is \"sss\", and there are no shared keys: add sss-keytab to [auth]",
+            false => "[auth] has sss-keytab, and no client is asked for it: add \"sss\" to auth",
+        };
+        return Err(wrong(what.to_owned()).endpoint("[root]"));
+    }
+    let offers_unix = root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Unix));
+    if !root.trust_unix_from.is_empty() && !offers_unix {
+        let what = "trust-unix-from is of no use where no client is asked for its name: add \"unix\" to auth";
+        return Err(wrong(what.to_owned()).endpoint("[root]"));
+    }
     Ok(Tables { plans, root, auth, rules })
 }
 
@@ -125,6 +138,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
 struct RootTable {
     enabled: Option<bool>,
     auth: Option<Words>,
+    trust_unix_from: Option<Words>,
     tls: Option<Tls>,
     sitename: Option<String>,
 }
@@ -146,6 +160,9 @@ impl RootTable {
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
             auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
+            trust_unix_from: self.trust_unix_from.map_or(Ok(Vec::new()), |words| {
+                Network::parse_list(words.all().iter().map(String::as_str))
+            })?,
             tls: self.tls.map(|tls| match tls {
                 Tls::Offered => RootTls::Offered,
                 Tls::Capable => RootTls::Capable,
@@ -162,12 +179,12 @@ fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
     if words.iter().all(|word| word == "none") && words.len() == 1 {
         return Ok(Vec::new());
     }
-    const KNOWN: [RootAuth; 3] = [RootAuth::Host, RootAuth::Unix, RootAuth::Ztn];
+    const KNOWN: [RootAuth; 4] = [RootAuth::Host, RootAuth::Sss, RootAuth::Unix, RootAuth::Ztn];
     let mut ways = Vec::new();
     for word in words {
         let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
             let what = format!(
-                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"host\", \"unix\" and \"ztn\""
+                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"host\", \"sss\", \"unix\" and \"ztn\""
             );
             return Err(wrong(what));
         };
@@ -380,6 +397,10 @@ mod tests {
             ("auth = []", "none"),
             ("auth = [\"none\", \"unix\"]", "none"),
             ("auth = [\"unix\", \"unix\"]", "twice"),
+            ("auth = \"sss\"", "sss-keytab"),
+            ("auth = \"unix\"\n[auth]\nsss-keytab = \"/k\"", "add \"sss\""),
+            ("trust-unix-from = \"loopback\"", "unix"),
+            ("auth = \"unix\"\ntrust-unix-from = \"10.0.0.1/8\"", "10.0.0.1/8"),
             ("tls = \"session\"", "session"),
             ("sitename = \"a b\"", "sitename"),
             ("port = 1", "port"),

@@ -41,6 +41,7 @@ mod root;
 mod root_client;
 mod root_copy;
 mod root_identity;
+mod root_sss;
 mod rules;
 mod serve;
 mod server_killed;

@@ -5,6 +5,7 @@
 //! ```text
 //! --token-file, --cert and --key
 //! BEARER_TOKEN ▸ BEARER_TOKEN_FILE ▸ $XDG_RUNTIME_DIR/bt_u$UID ▸ /tmp/bt_u$UID
+//! GRIDLANE_SSS_KEYTAB ▸ XrdSecSSSKT ▸ XrdSecsssKT ▸ ~/.xrd/sss.keytab, beside the others, for servers of root:// that ask for a shared key
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
 //! ```
 //!
@@ -21,6 +22,7 @@ mod claims;
 mod lasting;
 mod live;
 mod machine;
+mod shared_keys;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +34,13 @@ use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{ChecksumKind, Error, ErrorKind, Fault, Hasher, Hint, Result, Secret, Url};
 use gridlane_net::tls::ClientIdentity;
-use gridlane_peer::{Certificate, Credentials, HostPattern, TokenSource};
+use gridlane_peer::{Certificate, Credentials, HostPattern, SharedKeys, TokenSource};
 
 pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;
 pub(crate) use lasting::LastingWatch;
 pub use machine::{Content, Machine, ThisMachine, Version};
+pub use shared_keys::FoundKeys;
 
 /// The options about credentials.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +55,8 @@ pub struct Wanted {
     pub certificate: Option<PathBuf>,
     /// Its key; without it, in the same file.
     pub key: Option<PathBuf>,
+    /// A file of keys that servers have as well.
+    pub sss_keytab: Option<PathBuf>,
 }
 
 /// The credentials that were found.
@@ -61,6 +66,8 @@ pub struct Found {
     pub token: Option<FoundToken>,
     /// A certificate with its key.
     pub certificate: Option<FoundCertificate>,
+    /// Keys that servers have as well.
+    pub shared_keys: Option<FoundKeys>,
     /// Faults that do not keep them from being used.
     pub warnings: Vec<Warning>,
     /// Credentials that were passed over although they are there, with the reasons.
@@ -183,7 +190,7 @@ impl Found {
             (Some(one), Some(other)) => one.identity.is_same(&other.identity),
             (one, other) => one.is_none() && other.is_none(),
         };
-        is_token && is_certificate
+        is_token && is_certificate && self.shared_keys == other.shared_keys
     }
 
     /// The user whom they name, without secrets: issuer and subject of the token, or the digest of one that only its issuer can
@@ -248,11 +255,15 @@ impl Found {
     /// No endpoint gets them before it is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
         let token = self.token.clone();
+        let shared_keys = self.shared_keys.clone().map(|keys| {
+            Arc::new(shared_keys::LiveKeys { file: keys.file, machine: Arc::clone(&machine) })
+                as Arc<dyn SharedKeys>
+        });
         let token = token.map(|token| Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>);
         let certificate = self.certificate.as_ref();
         let certificate =
             certificate.map(|found| Certificate { shown: found.identity.clone(), name: found.name() });
-        Credentials::new(token, certificate, forward_to)
+        Credentials::with_shared_keys(token, certificate, shared_keys, forward_to)
     }
 
     /// The credential that ends first; `None` when there is none, or none states an end.
@@ -289,6 +300,11 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
         return Ok(found);
     }
     let search = Search { machine, user: machine.user() };
+    // Beside the others: servers ask for it by name.
+    found.shared_keys = match &wanted.sss_keytab {
+        Some(file) => Some(FoundKeys { file: file.clone() }),
+        None => search.shared_keys(),
+    };
     if let Some(token) = &wanted.token {
         found.token = Some(read_token(token.expose().trim(), Origin::Caller, None)?);
     } else if let Some(path) = &wanted.token_file {

@@ -244,6 +244,38 @@ fn certificates_are_looked_for_behind_tokens() {
 }
 
 #[test]
+fn shared_keys_are_found_beside_the_others_and_read_when_they_are_used() {
+    let key = "0 u:ada N:7 k:00112233445566778899aabbccddeeff\n";
+    let home = || {
+        let machine = Fake::default().variable("HOME", "/h").variable("BEARER_TOKEN", "abc");
+        machine.file("/h/.xrd/sss.keytab", key)
+    };
+    let file = |machine: &Fake| found(machine).shared_keys.map(|keys| keys.file.display().to_string());
+    assert_eq!(file(&Fake::default().variable("HOME", "/h")), None);
+    assert_eq!(file(&home()).as_deref(), Some("/h/.xrd/sss.keytab"));
+    assert!(found(&home()).token.is_some());
+    assert_eq!(file(&home().variable("XrdSecsssKT", "/old")).as_deref(), Some("/old"));
+    let both = home().variable("XrdSecsssKT", "/old").variable("XrdSecSSSKT", "/new");
+    assert_eq!(file(&both).as_deref(), Some("/new"));
+    let wanted = Wanted { sss_keytab: Some("/named".into()), ..Wanted::default() };
+    assert_eq!(discover(&wanted, &both).unwrap().shared_keys, Some(FoundKeys { file: "/named".into() }));
+    let nothing = Wanted { nothing: true, ..Wanted::default() };
+    assert_eq!(discover(&nothing, &both).unwrap().shared_keys, None);
+
+    let machine = Arc::new(home());
+    let file = PathBuf::from("/h/.xrd/sss.keytab");
+    let live = shared_keys::LiveKeys { file, machine: Arc::clone(&machine) as Arc<dyn Machine> };
+    assert_eq!(live.keys().unwrap().keys()[0].id, 7);
+    machine.put("/h/.xrd/sss.keytab", &key.replace("N:7", "N:8"), 0o600, USER);
+    assert_eq!(live.keys().unwrap().keys()[0].id, 8);
+    for (text, mode, word) in [(key, 0o640, "chmod 600"), ("0 u:ada", 0o600, "line 1"), (key, 0, "denied")] {
+        machine.put("/h/.xrd/sss.keytab", text, mode, USER);
+        let why = live.keys().unwrap_err();
+        assert!(why.contains(word) && why.contains("/h/.xrd"), "{why}");
+    }
+}
+
+#[test]
 fn options_count_before_everything() {
     let machine = Fake::default().variable("BEARER_TOKEN", "abc").file("/t", "def").file("/c", &pair());
     let of = |wanted: Wanted| discover(&wanted, &machine).unwrap();

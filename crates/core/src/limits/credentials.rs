@@ -84,3 +84,22 @@ pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
 /// Extensions of a certificate: each is compared with all before it, and any client can make a certificate. Real ones have
 /// ten.
 pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;
+
+// --- Shared keys of XRootD (sss) ---------------------------------------------------------------
+
+/// Seconds for which credentials by a shared key are good, and by which clocks may differ: XRootD's own default.
+pub const SSS_LIFETIME_S: i64 = 13;
+/// Bytes of a shared key (XRootD).
+pub const SSS_KEY_BYTES_MAX: usize = 128;
+/// Bytes of a shared key that is read: with less any client could try all of them.
+pub const SSS_KEY_BYTES_MIN: usize = 8;
+/// Bytes of its name, with a NUL (XRootD).
+pub const SSS_KEY_NAME_BYTES_MAX: usize = 192;
+/// Bytes of the name of a user (XRootD).
+pub const SSS_USER_BYTES_MAX: usize = 128;
+/// Keys of one file: a site has a few.
+pub const SSS_KEYS_MAX: usize = 1000;
+/// Bytes of credentials by a shared key, all told (XRootD).
+pub const SSS_CREDENTIALS_BYTES_MAX: usize = 16 * 1024;
+/// Credentials that were seen within their lifetime, each of 48 bytes: two thousand logins per second.
+pub const SSS_SEEN_MAX: usize = 65_536;

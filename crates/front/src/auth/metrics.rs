@@ -6,7 +6,7 @@ use super::presented::Kind;
 use crate::metrics::{self, Counter, Page};
 
 /// Methods of authentication, by their names in logs.
-const METHODS: [&str; 5] = ["anonymous", "x509", "token", "macaroon", "password"];
+const METHODS: [&str; 7] = ["anonymous", "x509", "token", "macaroon", "password", "sss", "unix"];
 
 /// Causes of refused credentials.
 const CAUSES: [(Cause, &str); 12] = [

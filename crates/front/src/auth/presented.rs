@@ -47,14 +47,15 @@ pub(crate) enum Kind {
     Token,
     Macaroon,
     Password,
+    SharedKey,
     /// None of the known ones.
     Other,
 }
 
 impl Kind {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Certificate, Kind::Token, Kind::Macaroon, Kind::Password, Kind::Other];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Certificate, Kind::Token, Kind::Macaroon, Kind::Password, Kind::SharedKey, Kind::Other];
 
     /// In one word, for metrics: as [`gridlane_auth::Identity::method`] calls it.
     pub(crate) fn word(self) -> &'static str {
@@ -63,6 +64,7 @@ impl Kind {
             Kind::Token => "token",
             Kind::Macaroon => "macaroon",
             Kind::Password => "password",
+            Kind::SharedKey => "sss",
             Kind::Other => "other",
         }
     }
@@ -74,6 +76,7 @@ impl Kind {
             Kind::Token => "the token",
             Kind::Macaroon => "the macaroon",
             Kind::Password => "the password",
+            Kind::SharedKey => "the shared key",
             Kind::Other => "the credential",
         }
     }

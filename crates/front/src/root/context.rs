@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridlane_core::Secret;
 use gridlane_xrd::SessionId;
 
+use super::shared_keys::Standing;
 use crate::client::Client;
 use crate::front::Front;
 use crate::generation::Generation;
@@ -75,6 +76,8 @@ pub struct Context<S: Service> {
     pub client: Client,
     /// The token of the login, as if every request had it.
     pub token: Option<Arc<Secret>>,
+    /// What else the identity of the login stands on.
+    pub standing: Option<Standing>,
     /// The session of the connection.
     pub session: Arc<Session<S::Files>>,
     /// The connection that it came by.
@@ -91,6 +94,7 @@ impl<S: Service> Clone for Context<S> {
             generation: Arc::clone(&self.generation),
             client: self.client.clone(),
             token: self.token.clone(),
+            standing: self.standing,
             session: Arc::clone(&self.session),
             link: Arc::clone(&self.link),
             takes_later: self.takes_later,

@@ -1,7 +1,7 @@
 //! The identity of a session's client, and of the requester of each of its requests.
 //!
 //! ```text
-//! TLS' certificate ◀── else ── the login's token (ztn) ◀── else ── authz=… in the CGI of a request's path
+//! TLS' certificate ◀── else ── the login's token (ztn), shared key (sss) or trusted name (unix) ◀── else ── authz=… in the CGI of a request's path
 //! ```
 //!
 //! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gridlane_auth::{Cause, Identity, Refusal, token};
+use gridlane_auth::{Cause, Identity, Refusal, sss, token};
 use gridlane_core::{Secret, limits};
 use gridlane_xrd::request::{About, FattrAbout};
 use gridlane_xrd::server::TlsDemand;
@@ -66,6 +66,7 @@ pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Fail
 pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
     let one = |method: &RootAuth| match method {
         RootAuth::Ztn => format!("&P={},{}", method.name(), ztn::parameters()),
+        RootAuth::Sss => format!("&P={},{}", method.name(), sss::offer()),
         RootAuth::Host | RootAuth::Unix => format!("&P={}", method.name()),
     };
     offered.iter().map(one).collect::<String>().into_bytes()
@@ -160,6 +161,14 @@ fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<
 /// The client by its connection's credentials.
 fn of_connection<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
+    if let Some(standing) = context.standing {
+        if let Some(doubt) = standing.doubt(context.front(), &client, auth::keys::now_s()) {
+            (client.identity, client.doubt) =
+                (Client::anonymous(client.address).identity, Some(doubt.into()));
+        }
+        context.front().data.metrics.auth.came(&client.identity);
+        return client;
+    }
     match context.front().auth_methods.is_any() {
         true => context.front().data.metrics.auth.came(&client.identity),
         // An identity by settings that are no longer those counts for nothing by these.
@@ -348,7 +357,7 @@ mod tests {
             token("i", "eve", 1),
             token("j", "ada", 1),
             certificate,
-            Identity::User(UserIdentity { name: "ada".to_owned() }),
+            Identity::User(UserIdentity::by_password("ada")),
             Identity::Anonymous,
         ] {
             assert!(!is_same(&token("i", "ada", 1), &other), "{other:?}");

@@ -25,4 +25,5 @@ mod rounds;
 pub mod session;
 pub mod session_files;
 mod set;
+pub mod shared_keys;
 pub mod sink;

@@ -1,6 +1,7 @@
 //! The authentication that a login asks for. A method that answers what the client has said before takes several
 //! rounds, each an `auth` and, but for the last, an answer of status `authmore`.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,17 +11,33 @@ use gridlane_xrd::ErrorCode;
 
 use super::answer::Failure;
 use super::identity;
+use super::shared_keys::{SharedKey, Standing, UserName};
 use crate::client::Client;
 use crate::front::Front;
 use crate::settings::RootAuth;
 
 /// The result of a round.
 pub(crate) enum Round {
-    /// The client has proved this identity, by this token. `None`: it has given a name, which proves nothing.
-    Over(Option<(Arc<Identity>, Secret)>),
+    /// The client has proved this identity. `None`: it has given a name, which proves nothing.
+    Over(Option<Proved>),
     /// The client is sent this, and goes on with what it makes of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the methods that there are take one round each"))]
     GoesOn(Vec<u8>),
+}
+
+/// What a client has proved.
+pub(crate) struct Proved {
+    /// The identity.
+    pub(crate) identity: Arc<Identity>,
+    /// What stands for it in the requests that follow.
+    pub(crate) by: By,
+}
+
+/// What stands for an identity in the requests that follow.
+pub(crate) enum By {
+    /// This token, which counts as if each request had it.
+    Token(Secret),
+    /// A part of the settings.
+    Standing(Standing),
 }
 
 /// A round on its way.
@@ -40,12 +57,14 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// By this method: the one that was begun, or else from the beginning.
-    pub(crate) fn by(method: RootAuth, begun: Option<Rounds>) -> Rounds {
+    /// By this method: the one that was begun, or else from the beginning. `peer`: the other end of the connection.
+    pub(crate) fn by(method: RootAuth, peer: SocketAddr, begun: Option<Rounds>) -> Rounds {
         match begun {
             Some(begun) if begun.method == method => begun,
             _ => match method {
-                RootAuth::Host | RootAuth::Unix => Rounds::of(method, Box::new(Name)),
+                RootAuth::Host => Rounds::of(method, Box::new(Name)),
+                RootAuth::Unix => Rounds::of(method, Box::new(UserName)),
+                RootAuth::Sss => Rounds::of(method, Box::new(SharedKey { peer })),
                 RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
             },
         }
@@ -71,7 +90,7 @@ impl Rounds {
     }
 }
 
-/// A name, of a machine or of a user on it.
+/// The name of a machine: its address says the same, and rules have that.
 struct Name;
 
 impl Proof for Name {
@@ -85,9 +104,10 @@ struct Token;
 
 impl Proof for Token {
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
-        Box::pin(
-            async move { identity::prove(front, client, data).await.map(|proved| Round::Over(Some(proved))) },
-        )
+        Box::pin(async move {
+            let (identity, token) = identity::prove(front, client, data).await?;
+            Ok(Round::Over(Some(Proved { identity, by: By::Token(token) })))
+        })
     }
 }
 
@@ -95,6 +115,9 @@ impl Proof for Token {
 mod tests {
     use super::*;
     use crate::null_service::context_of;
+    use std::net::Ipv4Addr;
+
+    const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1094);
 
     /// A method for tests: over when the client has said so, and asks on with what it said until then.
     struct Echo {
@@ -120,7 +143,7 @@ mod tests {
                 panic!("it goes on")
             };
             assert_eq!(more, expected.as_bytes());
-            rounds = Rounds::by(RootAuth::Unix, Some(rounds));
+            rounds = Rounds::by(RootAuth::Unix, PEER, Some(rounds));
         }
         assert!(matches!(rounds.next(front, client, b"over").await, Ok(Round::Over(None))));
         // No client goes on for ever.
@@ -130,7 +153,7 @@ mod tests {
         }
         assert_eq!(count, limits::ROOT_LOGIN_ROUNDS_MAX);
         // By another method from the beginning.
-        let mut other = Rounds::by(RootAuth::Host, Some(rounds));
+        let mut other = Rounds::by(RootAuth::Host, PEER, Some(rounds));
         assert!(matches!(other.next(front, client, b"a").await, Ok(Round::Over(None))));
     }
 }

@@ -10,7 +10,7 @@ use gridlane_core::{
 use gridlane_net::{Dialer, Identity, IdentityId};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
-use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repeatable};
+use gridlane_xrd::client::{Aim, Answers, Expect, Flight, LoginUser, Method, Opening, Said, is_repeatable};
 use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
 use gridlane_xrd::request::{Endsess, Locate, Open, Query};
 use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
@@ -23,6 +23,7 @@ use super::quirks::{KnownQuirks, Quirks};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::server::Server;
+use super::sss::Sss;
 use super::status::{malformed, said};
 use super::substreams::{SharedSession, SubStream};
 use crate::credentials::{Credentials, Token};
@@ -492,11 +493,12 @@ impl Client {
         if let Some(token) = &way.token {
             login.cgi = [login.cgi.as_slice(), b"&", token].concat();
         }
+        let methods = self.methods(way, &login);
         let must_tls = way.at.scheme() == Scheme::Roots;
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
         let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
-        let opening = Opening::new(login, aim, flight, must_tls, first);
+        let opening = Opening::new(login, aim, flight, must_tls, first).with_methods(methods);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = route.of_identity(&self.identity_for(way));
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
@@ -531,6 +533,12 @@ impl Client {
     /// The token to show where a request has come to.
     fn token_for(&self, way: &Way) -> Result<Option<Token>> {
         if self.may_show(way) { self.credentials.login_token(&way.origin) } else { Ok(None) }
+    }
+
+    /// Further ways to log in where a request has come to.
+    fn methods(&self, way: &Way, login: &LoginUser) -> Vec<Box<dyn Method>> {
+        let keys = self.credentials.shared_keys().filter(|_| self.may_show(way));
+        keys.map(|keys| Box::new(Sss::new(keys, login)) as Box<dyn Method>).into_iter().collect()
     }
 
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {

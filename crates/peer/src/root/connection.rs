@@ -135,6 +135,9 @@ impl Connection {
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
+        if let Ok(local) = stream.local() {
+            opening.connected(local);
+        }
         let mut wire = Wire {
             stream,
             session: Session::default(),

@@ -18,6 +18,7 @@ mod quirks;
 mod redirect;
 mod refusal;
 mod server;
+mod sss;
 mod status;
 mod substreams;
 

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn each_user_has_one_and_the_oldest_is_forgotten() {
         let users = Users::default();
-        let user = |number: usize| User::User(UserIdentity { name: number.to_string() });
+        let user = |number: usize| User::User(UserIdentity::by_password(number.to_string()));
         let first = users.identity(&user(0));
         assert_eq!(users.identity(&user(0)), first);
         let anonymous = users.identity(&User::Anonymous);

@@ -10,6 +10,8 @@
 //! connection is of no use, and the next one goes step by step. With `roots` no more than handshake and `protocol` is
 //! ever sent in clear; behind TLS the rest is a flight again.
 
+use std::net::SocketAddr;
+
 use gridlane_core::Secret;
 use gridlane_core::limits::ROOT_WORDS_BYTES_MAX;
 
@@ -149,6 +151,9 @@ pub trait Method: Send {
     /// Its name, as servers list it.
     fn name(&self) -> &'static [u8];
 
+    /// The client's end of the connection, before anything is sent on it: for credentials that count on no other.
+    fn connected(&mut self, _local: SocketAddr) {}
+
     /// The credentials, which begin with its name and a NUL. `parameters`: what the server says of the method; `is_tls`: TLS
     /// protects what is sent. Fails, in words, when there are none for this server: the next method is tried.
     fn begin(&mut self, parameters: &[u8], is_tls: bool) -> Result<Vec<u8>, String>;
@@ -230,6 +235,11 @@ impl Opening {
     pub fn with_methods(mut self, methods: Vec<Box<dyn Method>>) -> Opening {
         self.own = methods;
         self
+    }
+
+    /// Tells the client's end of the connection.
+    pub fn connected(&mut self, local: SocketAddr) {
+        self.own.iter_mut().for_each(|method| method.connected(local));
     }
 
     /// The token that is for a server that asks for one: to be taken out of what it says in turn.

@@ -19,9 +19,10 @@ use crate::phase::Stopping;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
-use crate::root::rounds::{Round, Rounds};
+use crate::root::rounds::{By, Proved, Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
+use crate::settings::RootAuth;
 
 impl<S: Service> Connection<S> {
     /// Answers a client that what it sent is wrong.
@@ -73,7 +74,8 @@ impl<S: Service> Connection<S> {
         let (generation, client, takes_later) =
             (Arc::clone(&self.generation), self.client.clone(), login.is_async());
         let stopping = Stopping::new(self.phase.clone());
-        let context = Context { generation, client, token: None, session, link, takes_later, stopping };
+        let context =
+            Context { generation, client, token: None, standing: None, session, link, takes_later, stopping };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unauthenticated(main, context),
@@ -94,7 +96,7 @@ impl<S: Service> Connection<S> {
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         };
-        let mut rounds = Rounds::by(method, self.rounds.take());
+        let mut rounds = Rounds::by(method, self.wire.stream.peer(), self.rounds.take());
         let proved = match rounds.next(&self.front, &self.client, &auth.credentials).await {
             Ok(Round::Over(proved)) => proved,
             Ok(Round::GoesOn(more)) => {
@@ -107,16 +109,20 @@ impl<S: Service> Connection<S> {
                 if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
                     sleep(limits::ROOT_PROOF_PAUSE).await;
                 }
-                let doubt = format!("the token of the login was not taken: {}", failure.text);
+                let what = if method == RootAuth::Ztn { "token" } else { "proof" };
+                let doubt = format!("the {what} of the login was not taken: {}", failure.text);
                 self.doubt(doubt.into());
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
         self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
             Role::Unauthenticated(main, mut context) => {
-                if let Some((identity, token)) = proved {
+                if let Some(Proved { identity, by }) = proved {
                     (context.client.identity, context.client.doubt) = (identity, None);
-                    context.token = Some(Arc::new(token));
+                    match by {
+                        By::Token(token) => context.token = Some(Arc::new(token)),
+                        By::Standing(standing) => context.standing = Some(standing),
+                    }
                 }
                 main.all.proved(Arc::clone(&context.client.identity));
                 Role::Main(main, context)
@@ -154,6 +160,7 @@ impl<S: Service> Connection<S> {
         }
         if let Role::Main(_, context) | Role::Unauthenticated(_, context) = &mut self.role
             && context.token.is_none()
+            && context.standing.is_none()
         {
             let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());
             context.client.identity = Arc::clone(&self.client.identity);
@@ -173,8 +180,16 @@ impl<S: Service> Connection<S> {
                 let mut client = self.client.clone();
                 client.identity = Arc::clone(joined.all.identity());
                 let (stopping, takes_later) = (Stopping::new(self.phase.clone()), false);
-                let context =
-                    Context { generation, client, token: None, session, link, takes_later, stopping };
+                let context = Context {
+                    generation,
+                    client,
+                    token: None,
+                    standing: None,
+                    session,
+                    link,
+                    takes_later,
+                    stopping,
+                };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())
