@@ -131,6 +131,12 @@ impl Warning {
         Warning { message, advice: "renew it, or remove it".into() }
     }
 
+    /// A failure that ends nothing yet.
+    pub fn of(error: &Error) -> Warning {
+        let advice = error.advice().cloned().unwrap_or(Hint::LogIn);
+        Warning { message: error.message().to_owned(), advice }
+    }
+
     /// The same of what cannot even be read, whose error knows better what to do.
     fn unread(error: &Error) -> Warning {
         let unshown = Warning::unshown(error);
