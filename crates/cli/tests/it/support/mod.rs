@@ -8,6 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod issuer;
+pub(crate) mod logins;
 pub(crate) mod nginx;
 pub(crate) mod object;
 pub(crate) mod pki;
