@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Outcome, Running, cp_r, gridlane, run, run_to_show_a_secret};
 use crate::support::logins::{CLIENT_SECRET, Logins};
 use crate::support::serve::Server;
+use crate::support::tools::tool;
 use crate::support::{Scratch, content, secrets, until};
 
 const AUDIENCE: &str = "https://storage.example:1094";
@@ -305,6 +306,91 @@ fn a_client_has_tokens_of_its_own() {
 
 fn now_s() -> i64 {
     crate::support::issuer::now_s()
+}
+
+/// An account of oidc-agent: the agent renews, and gridlane asks it.
+#[test]
+fn tokens_come_from_oidc_agent() {
+    let site = Site::start(&[("f", 10)]);
+    let agent = Agent::start(&site);
+    let list = || {
+        let mut list = site.command(&["ls", &site.url(), "--login", "oidc-agent:atlas", "--json"]);
+        list.env("OIDC_SOCK", &agent.socket);
+        run(list)
+    };
+    let unknown = list();
+    refused(unknown, 4, "caller", false, &["oidc-agent has no token of \"atlas\"", "oidc-add"]);
+    let refresh = format!("refresh-token-of-the-agent-{}", std::process::id());
+    secrets::remember(&refresh);
+    {
+        let mut state = site.logins.state();
+        (state.refresh, state.lifetime_s) = (Some(refresh.clone()), 3);
+    }
+    agent.add(&site, "atlas", &refresh);
+    assert_eq!(list().ok().event("entry")["name"], "f");
+    let given = site.logins.state().given;
+    until("the agent's token has ended, and another one is used", || {
+        assert_eq!(list().ok().event("entry")["name"], "f");
+        site.logins.state().given > given
+    });
+    let unset = site.command(&["ls", &site.url(), "--login", "oidc-agent:atlas", "--json"]);
+    refused(run(unset), 2, "caller", false, &["OIDC_SOCK is not set", "oidc-add"]);
+}
+
+/// A real agent. It is ended when the value is dropped.
+struct Agent {
+    home: Scratch,
+    socket: String,
+    pid: String,
+}
+
+impl Agent {
+    fn start(site: &Site) -> Agent {
+        let home = Scratch::new();
+        let mut command = Agent::program("oidc-agent", &home);
+        command.args(["--json", "--no-autoload"]).env("SSL_CERT_FILE", site.logins.ca());
+        // It leaves a process behind that keeps its output open.
+        let file = home.join("told");
+        let status =
+            command.stdout(fs::File::create(&file).unwrap()).stderr(std::process::Stdio::null()).status();
+        assert!(status.unwrap().success());
+        let told: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let word = |name: &str| match &told[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Agent { socket: word("socket"), pid: word("dpid"), home }
+    }
+
+    fn program(name: &str, home: &Scratch) -> Command {
+        fs::create_dir_all(home.join(".config/oidc-agent")).unwrap();
+        let mut command = tool(name, "oidc-agent-cli");
+        command.env("HOME", home.path()).env_remove("OIDC_SOCK").env_remove("OIDCD_PID");
+        command
+    }
+
+    /// Adds an account, whose refresh token is given.
+    fn add(&self, site: &Site, name: &str, refresh: &str) {
+        let password = self.home.file("password", b"password-of-the-account\n");
+        let mut command = Agent::program("oidc-gen", &self.home);
+        command.arg(name).args(["--manual", "--client-id=lane", "--client-secret=", "--prompt=none"]);
+        command.args([
+            "--scope=openid offline_access",
+            "--flow=refresh",
+            "--rt-env=TOKEN",
+            "--confirm-default",
+        ]);
+        command.arg(format!("--iss={}", site.logins.issuer.url)).env("TOKEN", refresh);
+        command.arg(format!("--cp={}", site.logins.ca().display()));
+        command.arg(format!("--pw-file={}", password.display())).env("OIDC_SOCK", &self.socket);
+        run(command).exits(0);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = Agent::program("oidc-agent", &self.home).arg("--kill").env("OIDCD_PID", &self.pid).output();
+    }
 }
 
 /// An issuer that is away while the token is still good: the copy goes on with it, a warning comes once, and when the issuer is
