@@ -99,7 +99,8 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
 /// The same for what says nothing about credentials and goes on without: what cannot be used is not shown.
 pub fn quiet_session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<HostPattern>) -> Client {
     let found = discover(wanted, &ThisMachine).and_then(|found| found.usable(ThisMachine.now_s()));
-    let found = found.and_then(|found| found.signed_in(wanted, dialer(trust.clone()), true));
+    let found =
+        found.and_then(|found| found.signed_in(wanted, dialer(trust.clone()), urls.iter().any(are_shown_to)));
     let client = connect_as(trust, &found.unwrap_or_default(), forward_to);
     urls.iter().for_each(|url| client.credentials.name(url));
     client

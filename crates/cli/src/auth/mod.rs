@@ -26,7 +26,7 @@ pub(crate) struct AuthArgs {
 pub(crate) enum AuthCommand {
     Login(login::LoginArgs),
     Proxy(proxy::ProxyArgs),
-    Token(token::TokenArgs),
+    Token(Box<token::TokenArgs>),
     Password(password::PasswordArgs),
     Explain(explain::ExplainArgs),
     Import(import::ImportArgs),

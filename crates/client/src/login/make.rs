@@ -9,6 +9,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret};
 use gridlane_net::Dialer;
 
 use super::issuer::{Issuer, now_s, refused};
+use super::settling::Unsettled;
 use super::store::{Access, Login, Store, judge_name};
 
 /// The wishes of who logs in.
@@ -147,13 +148,16 @@ pub async fn renew(
         Some(provider) => Issuer::known(dialer, provider),
         None => Issuer::find(dialer, &login.issuer).await?,
     };
+    let unsettled = Unsettled::begin()?;
     // Without a scope a refresh token gives what it was given with (RFC 6749, 6).
     let scope = login.scope.as_deref().filter(|_| login.is_client);
     let tokens = issuer.tokens(&login.client, grant, scope, login.audience.as_deref()).await?;
     *provider = Some(issuer.provider);
     login.take(tokens, now_s());
     let access = login.access.clone();
-    room.fill(&login).map_err(|error| {
+    let stored = room.fill(&login);
+    drop(unsettled);
+    stored.map_err(|error| {
         error.more("the refresh token that was used may be good no longer").hint(Hint::LogIn)
     })?;
     access.ok_or_else(|| Error::new(ErrorKind::Other, "the issuer gave no token"))

@@ -18,12 +18,14 @@
 pub(crate) mod agent;
 mod issuer;
 mod make;
+mod settling;
 mod source;
 mod store;
 
 pub use issuer::Issuer;
 pub use make::{LoginSettings, NewLogin, exchange, log_in, renew};
-pub use source::{LoginSource, Teller, settle};
+pub use settling::settle;
+pub use source::{LoginSource, Teller};
 pub use store::{Access, Login, Store, judge_name};
 
 use gridlane_core::{Error, ErrorKind, Fault};

@@ -19,35 +19,11 @@ use super::issuer::now_s;
 use super::store::{Access, Store};
 use super::{AGENT_PREFIX, agent, judge_name, make};
 
-/// Renewals that run in this process: it must not end in one, whose refresh token would be used and the next one lost.
-static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
-
-/// Waits for the renewals that run in this process. To be called before it ends; how long one takes is bounded.
-pub fn settle() {
-    let running = RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(RUNNING.1.wait_while(running, |running| *running > 0));
-}
-
-/// A renewal that runs.
-struct Running;
-
-impl Running {
-    fn begin() -> Running {
-        *RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        Running
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        *RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        RUNNING.1.notify_all();
-    }
-}
+type Tell = dyn Fn(&Error) + Send + Sync;
 
 /// What to tell of a renewal that failed while the token is still good.
 #[derive(Clone, Default)]
-pub struct Teller(Option<Arc<dyn Fn(&Error) + Send + Sync>>);
+pub struct Teller(Option<Arc<Tell>>);
 
 impl Teller {
     /// Calls this, from any thread.
@@ -233,7 +209,6 @@ impl LoginSource {
 
     fn renewed_in_place(&self, until_s: i64) -> Result<Access> {
         let source = self.clone();
-        let _running = Running::begin();
         let thread =
             std::thread::Builder::new().name("login".into()).spawn(move || source.renewed(None, until_s));
         let thread =
@@ -251,11 +226,9 @@ impl LoginSource {
             state.access.as_ref().and_then(|access| Some(access.ends_s?.saturating_sub(access.began_s)));
         // What another process got is as good when it would not be renewed here at once.
         let until_s = now_s.saturating_add(lifetime_s.map_or(1, margin_s)).saturating_add(1);
-        let running = Running::begin();
         let spawned = std::thread::Builder::new().name("login".into()).spawn(move || {
             let outcome = source.renewed(but.as_ref(), until_s);
             source.ended(outcome);
-            drop(running);
         });
         spawned.map_err(|cause| Error::local_io("cannot start a thread to renew a login", &cause))?;
         state.is_renewing = true;
