@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Outcome, Running, cp_r, gridlane, run, run_to_show_a_secret};
 use crate::support::logins::{CLIENT_SECRET, Logins};
+use crate::support::rogue::closed_port_url;
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::{Scratch, content, secrets, until};
@@ -82,6 +83,15 @@ impl Site {
         serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap()
     }
 
+    /// Has the stored token taken for one that ends soon: the rest of it is twice as long as the pause between two tries to
+    /// renew it.
+    fn ends_soon(&self) {
+        let mut stored = self.stored();
+        stored["access_token"]["began_s"] = json!(now_s() - 23);
+        stored["access_token"]["ends_s"] = json!(now_s() + 11);
+        fs::write(self.file(), stored.to_string()).unwrap();
+    }
+
     /// `ls` with the login.
     fn list(&self) -> Outcome {
         run(self.command(&["ls", &self.url(), "--login", "atlas", "--json"]))
@@ -112,7 +122,10 @@ fn refused(outcome: Outcome, code: i32, fault: &str, is_retryable: bool, words: 
 #[test]
 fn a_person_logs_in_with_a_code() {
     let site = Site::start(&[("f", 10)]);
-    let mut login = Running::start(site.login());
+    let mut login = site.login();
+    // What is in clear goes to this machine itself, and through no proxy.
+    login.env("http_proxy", closed_port_url(""));
+    let mut login = Running::start(login);
     until("the issuer is asked", || !site.grants().is_empty());
     assert!(login.is_running(), "it waits for the person");
     let (place, line) = secrets::command_line(login.pid());
@@ -247,6 +260,53 @@ fn a_login_that_is_over_says_why() {
     site.logins.state().lifetime_s = 3600;
     run(site.command(&["auth", "login", "atlas", "--json"])).ok();
     site.list().ok();
+}
+
+/// A command that is done while a renewal runs waits for it: the next refresh token would be lost.
+#[test]
+fn a_command_does_not_end_between_an_answer_and_its_file() {
+    let site = Site::start(&[("f", 10)]);
+    site.logged_in(3600);
+    site.ends_soon();
+    site.logins.state().is_held = true;
+    let (file, mut list) =
+        (site.scratch.join("said"), site.command(&["ls", &site.url(), "--login", "atlas"]));
+    let mut list = list.stdout(fs::File::create(&file).unwrap()).spawn().unwrap();
+    until("the issuer has given the next token", || site.logins.state().given == 2);
+    until("the command has done its work", || fs::read_to_string(&file).unwrap().contains('f'));
+    assert_ne!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());
+    site.logins.state().is_held = false;
+    assert!(list.wait().unwrap().success());
+    assert_eq!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());
+}
+
+/// A disk without room for what the issuer would give: it is not asked.
+#[test]
+fn a_full_disk_costs_no_refresh_token() {
+    let site = Site::start(&[("f", 10)]);
+    site.logged_in(1);
+    until("the token has ended", || site.stored()["access_token"]["ends_s"].as_i64().unwrap() <= now_s());
+    site.logins.state().lifetime_s = 3600;
+    let list = site.command(&["ls", &site.url(), "--login", "atlas", "--json"]);
+    let mut limited = Command::new("sh");
+    // Files of up to 16 KiB.
+    limited.args(["-c", "ulimit -f 32; exec \"$0\" \"$@\""]).arg(list.get_program()).args(list.get_args());
+    for (name, value) in list.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    refused(run(limited), 9, "local", false, &["cannot keep the login in"]);
+    assert_eq!(site.grants(), ["device_code"]);
+    let names: Vec<String> = crate::support::names(site.file().parent().unwrap());
+    assert_eq!(names, ["atlas.json", "atlas.lock"], "nothing else is left");
+    site.list().ok();
+    let doctor = run(site.command(&["doctor", "--login", "atlas", "--json"])).text();
+    assert!(
+        doctor.contains("the login atlas: JSON Web Token") && doctor.contains("renewed when it is used"),
+        "{doctor}"
+    );
 }
 
 #[test]
@@ -400,11 +460,7 @@ fn a_renewal_that_fails_is_warned_of_once_and_tried_again() {
     let files: Vec<String> = (0..16).map(|number| format!("f{number}")).collect();
     let site = Site::start(&files.iter().map(|name| (name.as_str(), 1_000_000)).collect::<Vec<_>>());
     site.logged_in(3600);
-    // It is taken for one that ends soon: the rest of it is twice as long as the pause between two tries.
-    let mut stored = site.stored();
-    stored["access_token"]["began_s"] = json!(now_s() - 23);
-    stored["access_token"]["ends_s"] = json!(now_s() + 11);
-    fs::write(site.file(), stored.to_string()).unwrap();
+    site.ends_soon();
     site.logins.state().is_down = true;
     let mut copy = cp_r(site.url(), site.scratch.join("here"));
     copy.args(["--login", "atlas", "--limit-rate", "2M", "--parallel", "1"]);

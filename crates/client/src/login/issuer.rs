@@ -9,14 +9,32 @@ use gridlane_auth::oidc::{
 use gridlane_auth::{Cause, Refusal};
 use gridlane_core::limits::{ISSUER_DOCUMENT_BYTES_MAX, LOGIN_ANSWER_BYTES_MAX, LOGIN_ANSWER_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
-use gridlane_net::Dialer;
+use gridlane_net::{Dialer, Proxies};
 use gridlane_peer::http;
 
 /// An issuer and its services. It belongs to the runtime that it was made in.
 pub struct Issuer {
-    client: http::Client,
+    way: Way,
     /// Where its services are.
     pub(super) provider: Provider,
+}
+
+/// The way to an issuer, without credentials of anybody: what is sent is in the request.
+struct Way {
+    client: http::Client,
+    /// For what is in clear, which is this machine itself: a proxy that the environment names would see it.
+    here: http::Client,
+}
+
+impl Way {
+    fn new(dialer: &Dialer) -> Way {
+        let of = |dialer: Dialer| http::Client::new(dialer, LOGIN_ANSWER_MAX);
+        Way { client: of(dialer.clone()), here: of(dialer.clone().proxies(Proxies::default())) }
+    }
+
+    fn to(&self, url: &Url) -> &http::Client {
+        if url.scheme().is_encrypted() { &self.client } else { &self.here }
+    }
 }
 
 /// Seconds since 1970.
@@ -33,12 +51,11 @@ impl Issuer {
                 .fault(Fault::Caller)
                 .hint("https://iam.example.org/")
         })?;
-        // Without credentials of anybody: what is sent is in the request.
-        let client = http::Client::new(dialer.clone(), LOGIN_ANSWER_MAX);
+        let way = Way::new(dialer);
         let mut first = None;
         for place in places {
-            match described(&client, &place, issuer).await {
-                Ok(provider) => return Ok(Issuer { client, provider }),
+            match described(&way, &place, issuer).await {
+                Ok(provider) => return Ok(Issuer { way, provider }),
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -47,7 +64,7 @@ impl Issuer {
 
     /// The same with services that are known already.
     pub(super) fn known(dialer: &Dialer, provider: Provider) -> Issuer {
-        Issuer { client: http::Client::new(dialer.clone(), LOGIN_ANSWER_MAX), provider }
+        Issuer { way: Way::new(dialer), provider }
     }
 
     /// Begins a login that a person allows in a browser; with the request, whose secrets answers must not repeat.
@@ -103,7 +120,7 @@ impl Issuer {
             request = request.secret("Authorization", authorization.clone());
         }
         let answered = async {
-            let mut exchange = self.client.exchange(&request).await?;
+            let mut exchange = self.way.to(&call.url).exchange(&request).await?;
             let status = exchange.status().code();
             Ok((status, exchange.read_whole(LOGIN_ANSWER_BYTES_MAX).await?))
         };
@@ -111,10 +128,10 @@ impl Issuer {
     }
 }
 
-async fn described(client: &http::Client, place: &Url, issuer: &str) -> Result<Provider> {
+async fn described(way: &Way, place: &Url, issuer: &str) -> Result<Provider> {
     let request = http::Request::new("GET", place).header("Accept", "application/json").stays();
     let fetched = async {
-        let mut found = client.exchange(&request).await?.accept(&[200]).await?;
+        let mut found = way.to(place).exchange(&request).await?.accept(&[200]).await?;
         found.read_whole(ISSUER_DOCUMENT_BYTES_MAX).await
     };
     let document = in_time(fetched, place).await?;

@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::issuer::{Issuer, Signer, now_s, wlcg};
-use super::secrets;
+use super::{secrets, until};
 
 /// A server bears tokens for so long after their end: those that are made here end so much earlier than they say to the
 /// client, so that a server refuses them when the client has to know that they are over.
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) given: u32,
     /// Whether the services answer with 503.
     pub(crate) is_down: bool,
+    /// Whether answers are made and not sent yet.
+    pub(crate) is_held: bool,
     /// Where the token endpoint redirects to.
     pub(crate) redirect: Option<String>,
     /// Every form, with the path, and whether the client's secret came with it.
@@ -82,6 +84,7 @@ impl Logins {
             used: Vec::new(),
             given: 0,
             is_down: false,
+            is_held: false,
             redirect: None,
             asked: Vec::new(),
             number: 0,
@@ -166,6 +169,7 @@ fn answer(stream: &TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         }
     };
     drop(state);
+    until("the answer may be sent", || !shared.lock().unwrap().is_held);
     let answer = answer.to_string();
     let mut stream = stream;
     write!(
