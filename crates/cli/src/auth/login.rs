@@ -27,7 +27,7 @@ use crate::pki::{moment, now_s, tell, usage};
 // Lines of a comment would be joined to one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n\n\
-    \x20   gridlane auth login https://iam.example/ --client-id gridlane --name atlas\n\
+    \x20   gridlane auth login https://iam.example/ --client-id lane --name atlas\n\
     \x20   gridlane cp --login atlas https://se.example/run7/f .\n\
     \x20   gridlane auth login atlas\n\
     \x20   gridlane auth login --forget atlas")]

@@ -2,9 +2,10 @@
 //! refresh tokens are good once: one that is used twice ends the login.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -265,18 +266,19 @@ fn a_login_that_is_over_says_why() {
 /// A command that is done while a renewal runs waits for it: the next refresh token would be lost.
 #[test]
 fn a_command_does_not_end_between_an_answer_and_its_file() {
-    let site = Site::start(&[("f", 10)]);
+    let site = Site::start(&[("f", 1_000_000)]);
     site.logged_in(3600);
     site.ends_soon();
     site.logins.state().is_held = true;
-    let (file, mut list) =
-        (site.scratch.join("said"), site.command(&["ls", &site.url(), "--login", "atlas"]));
-    let mut list = list.stdout(fs::File::create(&file).unwrap()).spawn().unwrap();
+    // A pipe that nobody reads keeps it from ending before it asks.
+    let mut cat = site.command(&["cat", &site.server.url_over("https", "data/f"), "--login", "atlas"]);
+    let mut cat = cat.stdout(Stdio::piped()).spawn().unwrap();
     until("the issuer has given the next token", || site.logins.state().given == 2);
-    until("the command has done its work", || fs::read_to_string(&file).unwrap().contains('f'));
+    let mut said = vec![0; 1_000_000];
+    cat.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_ne!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());
     site.logins.state().is_held = false;
-    assert!(list.wait().unwrap().success());
+    assert!(cat.wait().unwrap().success());
     assert_eq!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());
 }
 
@@ -411,10 +413,14 @@ impl Agent {
         command.args(["--json", "--no-autoload"]).env("SSL_CERT_FILE", site.logins.ca());
         // It leaves a process behind that keeps its output open.
         let file = home.join("told");
-        let status =
-            command.stdout(fs::File::create(&file).unwrap()).stderr(std::process::Stdio::null()).status();
+        let status = command.stdout(fs::File::create(&file).unwrap()).stderr(Stdio::null()).status();
         assert!(status.unwrap().success());
-        let told: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let mut told = None;
+        until("the agent tells its socket", || {
+            told = serde_json::from_slice::<Value>(&fs::read(&file).unwrap()).ok();
+            told.is_some()
+        });
+        let told = told.unwrap();
         let word = |name: &str| match &told[name] {
             Value::String(text) => text.clone(),
             other => other.to_string(),
