@@ -46,6 +46,7 @@
 #   xrootd-voms-plugins xrootd-scitokens-plugins
 #                        let the server of the tests know proxies and tokens; macaroons and ztn it knows without them
 #   scitokens-cpp        makes and verifies tokens for the tests
+#   oidc-agent-cli       gives tokens of its accounts to the tests
 #   python3-pymacaroons  reads and attenuates macaroons for the tests
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
@@ -178,6 +179,7 @@ case $purpose in
     need python3 python3
     need xrdadler32 xrootd-client
     need xrootd xrootd-server
+    need oidc-agent oidc-agent-cli
     need aria2c aria2
     need davix-get davix
     need davix-tester davix-tests

@@ -23,6 +23,7 @@ pub mod gridmap;
 pub mod identity;
 pub mod macaroon;
 pub mod make;
+pub mod oidc;
 pub mod operation;
 pub mod password;
 pub mod policy;

@@ -95,7 +95,7 @@ impl Opening {
                 token_file: path(texts.token_file),
                 certificate: path(texts.certificate),
                 key: path(texts.key),
-                sss_keytab: None,
+                ..Wanted::default()
             },
             authorities: texts.authorities.into_iter().map(PathBuf::from).collect(),
             insecure: flags & INSECURE != 0,

@@ -23,6 +23,7 @@ struct Key {
     shows: bool,
     nothing: bool,
     token: Option<Secret>,
+    login: Option<String>,
     /// The files with a token, a certificate, and its key.
     files: [Option<PathBuf>; 3],
     authorities: Vec<PathBuf>,
@@ -31,11 +32,13 @@ struct Key {
 
 /// The client for URLs that the caller named, which see its credentials.
 pub(crate) fn client(urls: &[Url], opening: &Opening) -> Result<Client> {
-    let Wanted { nothing, token, token_file, certificate, key, sss_keytab: _ } = &opening.wanted;
+    let Wanted { nothing, token, token_file, certificate, key, login, teller: _, sss_keytab: _ } =
+        &opening.wanted;
     let key = Key {
         shows: urls.iter().any(are_shown_to),
         nothing: *nothing,
         token: token.clone(),
+        login: login.clone(),
         files: [token_file.clone(), certificate.clone(), key.clone()],
         authorities: opening.authorities.clone(),
         insecure: opening.insecure,

@@ -1,5 +1,7 @@
 //! The client of a command, and the words about its credentials.
 
+use gridlane_client::credentials::{Wanted, Warning};
+use gridlane_client::login::Teller;
 use gridlane_client::{Session, quiet_session, session, unsent};
 use gridlane_core::{Result, Url};
 use gridlane_peer::Client;
@@ -37,8 +39,12 @@ pub(crate) fn connect_to(
 ) -> Result<Session> {
     let output = Output::new(global);
     unsent(urls).iter().for_each(|warning| output.warning(warning, data_on_stdout));
-    let session =
-        session(urls, &credentials.wanted(), global.trust(), credentials.forward_credentials_to.clone())?;
+    let teller = {
+        let output = output.clone();
+        Teller::new(move |error| output.warning(&Warning::of(error), data_on_stdout))
+    };
+    let wanted = Wanted { teller, ..credentials.wanted() };
+    let session = session(urls, &wanted, global.trust(), credentials.forward_credentials_to.clone())?;
     session.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
     if output.verbose {
         for name in &session.shown {

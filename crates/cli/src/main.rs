@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         _ => None,
     };
     if let Some(outcome) = without_runtime {
+        gridlane_client::login::settle();
         return outcome.unwrap_or_else(|error| {
             output.failed(FailedEvent::Command, &error, false);
             ExitCode::from(error.kind().exit_code())
@@ -80,6 +81,8 @@ fn main() -> ExitCode {
         runtime.shutdown_background();
         outcome
     });
+    // A login that is being renewed is stored first.
+    gridlane_client::login::settle();
     match outcome {
         Ok(code) => code,
         Err(error) => {

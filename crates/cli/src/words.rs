@@ -84,6 +84,9 @@ pub(crate) fn hint(hint: &Hint) -> String {
             "name another one, or send none with --no-credentials; gridlane doctor lists those that it finds"
         }
         Hint::NameKey => "name the file that it is in: --key FILE, or X509_USER_KEY",
+        Hint::LogIn => {
+            "log in: gridlane auth login ISSUER, or the name of the login to make it again; gridlane auth login --list lists them"
+        }
         Hint::RenewToken => {
             "get a new one (oidc-token, htgettoken), or send none with --no-credentials; nothing was sent"
         }

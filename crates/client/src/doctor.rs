@@ -19,7 +19,7 @@ use gridlane_peer::http::{Exchange, Purpose, Request};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};
+use crate::credentials::{Claims, Machine, Origin, TokenKind, Wanted, discover};
 
 /// The quality of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -276,7 +276,16 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if let Some(token) = &found.token {
-        findings.push(judged("token", format!("{}: {}", token.origin, token_text(&token.claims, now_s))));
+        let mut claims = token.claims.clone();
+        let renewed = match &token.origin {
+            Origin::Login(_) => {
+                claims.ends_s = None;
+                ", renewed when it is used"
+            }
+            _ => "",
+        };
+        let text = format!("{}: {}{renewed}", token.origin, token_text(&claims, now_s));
+        findings.push(judged("token", text));
     }
     if let Some(certificate) = &found.certificate {
         let facts = certificate.identity.facts();

@@ -51,18 +51,24 @@ pub fn connect(trust: Trust) -> Client {
     connect_as(trust, &Found::default(), Vec::new())
 }
 
+/// The way to servers and issuers that this trust and the environment's proxies make.
+pub fn dialer(trust: Trust) -> Dialer {
+    let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
+    Dialer::new(trust).proxies(proxies)
+}
+
 /// Makes a client that shows what was found to the endpoints that are named to its `credentials`, and to hosts that
 /// `forward_to` names.
 fn connect_as(trust: Trust, found: &Found, forward_to: Vec<HostPattern>) -> Client {
-    let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-    let dialer = Dialer::new(trust).proxies(proxies);
+    let dialer = dialer(trust);
     let credentials = found.credentials(Arc::new(ThisMachine), forward_to);
     let mut client = Client::new(dialer, ANSWER_MAX).credentials(credentials);
     client.root.pages = std::env::var_os(PAGES_VARIABLE).is_none_or(|value| value != "0");
     client
 }
 
-/// A client for the URLs that a person named. Nothing is sent. A credential that would be shown and is not valid is an
+/// A client for the URLs that a person named. Nothing is sent to them; the issuer of a login is asked for a token, if there
+/// is none that is good. A credential that would be shown and is not valid is an
 /// error; one that would not is of no interest.
 pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<HostPattern>) -> Result<Session> {
     let forwards = !forward_to.is_empty() && urls.iter().any(|url| url.scheme().is_http());
@@ -78,6 +84,7 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
         }
         Ok(found) => found,
     };
+    let found = found.signed_in(wanted, dialer(trust.clone()), is_shown)?;
     let (client, user) = (connect_as(trust, &found, forward_to), found.user());
     urls.iter().for_each(|url| client.credentials.name(url));
     let lasting = found.lasting().filter(|_| is_shown);
@@ -92,6 +99,8 @@ pub fn session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<Host
 /// The same for what says nothing about credentials and goes on without: what cannot be used is not shown.
 pub fn quiet_session(urls: &[Url], wanted: &Wanted, trust: Trust, forward_to: Vec<HostPattern>) -> Client {
     let found = discover(wanted, &ThisMachine).and_then(|found| found.usable(ThisMachine.now_s()));
+    let found =
+        found.and_then(|found| found.signed_in(wanted, dialer(trust.clone()), urls.iter().any(are_shown_to)));
     let client = connect_as(trust, &found.unwrap_or_default(), forward_to);
     urls.iter().for_each(|url| client.credentials.name(url));
     client

@@ -110,6 +110,8 @@ hints! {
     OtherCredentials = "other_credentials" => "name another one, or send none",
     /// A certificate has come without its private key.
     NameKey = "name_key" => "name the file that the private key is in",
+    /// There is no login, or it is over.
+    LogIn = "log_in" => "log in at the issuer (again, if there was a login)",
     /// A token has expired.
     RenewToken = "renew_token" => "get a new token, or send none; nothing was sent",
     /// A proxy has expired.

@@ -60,8 +60,14 @@ impl Client {
         forward_credentials_to: Vec<String>,
     ) -> PyResult<Client> {
         let token = token.map(Secret::new);
-        let wanted =
-            Wanted { nothing: no_credentials, token, token_file, certificate: cert, key, sss_keytab: None };
+        let wanted = Wanted {
+            nothing: no_credentials,
+            token,
+            token_file,
+            certificate: cert,
+            key,
+            ..Wanted::default()
+        };
         let trust = Trust { insecure, ..authorities(ca) };
         let hosts = forward_credentials_to.iter().map(|host| HostPattern::parse(host));
         let forward_to = hosts.collect::<Result<_>>().or_raise(py)?;

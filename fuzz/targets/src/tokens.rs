@@ -5,9 +5,10 @@ use std::sync::{Arc, LazyLock};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gridlane_auth::identity::TokenIdentity;
+use gridlane_auth::oidc;
 use gridlane_auth::token::{self, Issuer, KeyCache, KeySet, discovery};
 use gridlane_auth::{Grants, Identity, Operation, Refusal};
-use gridlane_core::limits;
+use gridlane_core::{Secret, limits};
 use gridlane_dav::ResourcePath;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -94,8 +95,9 @@ fn check(identity: &TokenIdentity) {
     assert_eq!(serde_json::from_str::<Identity>(&text).ok(), Some(identity), "{text}");
 }
 
-/// An issuer's documents: its keys, its description; and the file that keeps them.
+/// An issuer's documents: its keys, its description, and the file that keeps them; and its answers about logins.
 pub(crate) fn issuer_documents(data: &[u8]) {
+    login_answers(data);
     if let Ok(keys) = KeySet::read(data) {
         assert!(keys.keys().len() <= limits::ISSUER_KEYS_MAX);
         let again = KeySet::read(keys.to_json().to_string().as_bytes());
@@ -134,6 +136,49 @@ pub(crate) fn issuer_documents(data: &[u8]) {
             let read =
                 gridlane_core::Url::parse_absolute(&url).unwrap_or_else(|error| panic!("{url}: {error:?}"));
             assert!(read.scheme() == gridlane_core::Scheme::Https && read.credentials().is_none(), "{url}");
+        }
+    }
+}
+
+/// Answers to a login: bounded, and without what the issuer was sent.
+fn login_answers(data: &[u8]) {
+    const SENT: &str = "the-refresh-token";
+    let is_safe =
+        |url: &gridlane_core::Url| url.scheme() == gridlane_core::Scheme::Https || url.scheme().is_http();
+    let provider = match oidc::read_provider(data, ISSUER) {
+        Ok(read) => {
+            assert!(
+                is_safe(&read.token) && read.device.iter().all(is_safe) && read.token.credentials().is_none()
+            );
+            read
+        }
+        Err(_) => {
+            let plain = format!(r#"{{"issuer":"{ISSUER}","token_endpoint":"https://iam.example/token"}}"#);
+            oidc::read_provider(plain.as_bytes(), ISSUER).unwrap_or_else(|refusal| panic!("{refusal}"))
+        }
+    };
+    let client = oidc::Client { id: "gridlane".into(), secret: None };
+    let call = oidc::token_call(&provider, &client, oidc::Grant::Refresh(&Secret::new(SENT)), None, None);
+    for status in [200, 400, 500] {
+        match oidc::read_tokens(status, data, &call, NOW_S) {
+            Ok(Ok(tokens)) => {
+                let text = tokens.access.expose();
+                assert!(
+                    text.len() <= limits::TOKEN_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
+                );
+                assert!(tokens.lasts_s.is_none_or(|lasts_s| lasts_s <= limits::TOKEN_LIFETIME_MAX_S));
+            }
+            Ok(Err(words)) => {
+                let words = words.to_string();
+                assert!(
+                    !words.contains(SENT) && words.chars().count() <= 2 * limits::ISSUER_WORDS_CHARS_MAX + 2
+                );
+            }
+            Err(_) => {}
+        }
+        if let Ok(Ok(grant)) = oidc::read_device(status, data, &call) {
+            assert!(is_safe(&grant.page) && grant.page_with_code.iter().all(is_safe));
+            assert!(grant.lasts_s <= limits::DEVICE_WAIT_MAX_S && grant.interval_s >= 1);
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::refusal::{Cause, Refusal};
 
 /// Reads an object, and nothing behind it. `what` is what it is called in a refusal.
-pub(super) fn object(bytes: &[u8], what: &str) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn object(bytes: &[u8], what: &str) -> Result<Map<String, Value>, Refusal> {
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let read = Strict { depth_left: limits::TOKEN_JSON_DEPTH_MAX }.deserialize(&mut from);
     match read.and_then(|value| from.end().map(|()| value)) {
@@ -23,7 +23,7 @@ pub(super) fn object(bytes: &[u8], what: &str) -> Result<Map<String, Value>, Ref
 }
 
 /// A text of an object: `None` when it is not there.
-pub(super) fn text<'a>(
+pub(crate) fn text<'a>(
     object: &'a Map<String, Value>,
     key: &str,
     what: &str,

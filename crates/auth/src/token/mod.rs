@@ -21,7 +21,7 @@ pub mod keys;
 pub mod verified;
 
 mod claims;
-mod json;
+pub(crate) mod json;
 mod scopes;
 mod unverified;
 

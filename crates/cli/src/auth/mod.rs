@@ -2,6 +2,7 @@
 
 pub(crate) mod explain;
 pub(crate) mod import;
+pub(crate) mod login;
 pub(crate) mod password;
 pub(crate) mod proxy;
 pub(crate) mod token;
@@ -23,8 +24,9 @@ pub(crate) struct AuthArgs {
 // Described where the options are, as `gridlane`'s commands are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
+    Login(login::LoginArgs),
     Proxy(proxy::ProxyArgs),
-    Token(token::TokenArgs),
+    Token(Box<token::TokenArgs>),
     Password(password::PasswordArgs),
     Explain(explain::ExplainArgs),
     Import(import::ImportArgs),
@@ -32,6 +34,7 @@ pub(crate) enum AuthCommand {
 
 pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
     match &args.command {
+        AuthCommand::Login(args) => login::run(args, global),
         AuthCommand::Proxy(args) => proxy::run(args, global),
         AuthCommand::Token(args) => token::run(args, global),
         AuthCommand::Password(args) => password::run(args),

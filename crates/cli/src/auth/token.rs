@@ -1,5 +1,7 @@
-//! `gridlane auth token`: gets a macaroon from a server, restricts one, and prints the content of a token.
+//! `gridlane auth token`: gets a macaroon from a server or a token of a login, restricts and exchanges them, and prints the
+//! content of a token.
 
+mod of_login;
 mod show;
 
 use std::io::{IsTerminal as _, Read as _};
@@ -22,7 +24,7 @@ use crate::files::parse;
 use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
 
-/// Get a macaroon from a server, restrict one, or print the content of a token.
+/// Get a macaroon from a server or a token from an issuer, restrict one, or print the content of a token.
 ///
 /// A macaroon is a token that the server makes for clients that prove their identity, by a certificate, a token or a
 /// password in the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. Its
@@ -31,21 +33,26 @@ use crate::pki::{now_s, tell, usage};
 ///
 /// Any holder of a macaroon can make one of it that allows less, without a server: with --attenuate it is read from
 /// standard input.
+///
+/// Without a URL and with --login, an access token of that login is printed, good for --lifetime at least. With --exchange
+/// the issuer makes another one of it (RFC 8693): with fewer scopes, or for other servers.
 // Lines of a comment would be joined to one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n\n\
     \x20   gridlane auth token https://se.example/run7 --may read,list --out token\n\
     \x20   BEARER_TOKEN_FILE=token gridlane cp https://se.example/run7/f .\n\
-    \x20   gridlane auth token --attenuate --lifetime 10m --out less <token")]
+    \x20   gridlane auth token --attenuate --lifetime 10m --out less <token\n\
+    \x20   gridlane auth token --login atlas --lifetime 30m --out token\n\
+    \x20   gridlane auth token --exchange --login atlas --scope storage.read:/run7 --audience https://se.example")]
 pub(crate) struct TokenArgs {
     /// An https URL of a file or directory that it is for
-    #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show"], add = crate::args::remote())]
+    #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show", "exchange", "login", "login_by_environment"], add = crate::args::remote())]
     pub(crate) url: Option<String>,
     /// Operations that it allows: read, list, create, overwrite, delete, stage, stat [default: all that the server
     /// allows]
     #[arg(long, value_name = "WORDS", value_delimiter = ',', value_parser = parse_may, env = "GRIDLANE_TOKEN_MAY")]
     pub(crate) may: Vec<Grants>,
-    /// Its lifetime: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]
+    /// Its lifetime: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]; of a token of a login the least
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime_s, env = "GRIDLANE_TOKEN_LIFETIME")]
     pub(crate) lifetime: Option<u64>,
     /// Address or network that it may be used from (repeatable). XRootD's servers do not know this
@@ -65,6 +72,8 @@ pub(crate) struct TokenArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) exchange: of_login::ExchangeArgs,
+    #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }
 
@@ -72,7 +81,9 @@ pub(crate) fn run(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
     match (&args.show, &args.url) {
         (Some(from), _) => show::run(from.as_deref(), &args.credentials, global),
         (None, Some(url)) => ask(url, args, global),
-        (None, None) => give_less(args, global),
+        (None, None) if args.exchange.exchange => of_login::exchange(args, global),
+        (None, None) if args.attenuate => give_less(args, global),
+        (None, None) => of_login::get(args, global),
     }
 }
 

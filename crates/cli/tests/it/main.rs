@@ -22,6 +22,7 @@ mod hardships;
 mod hosts;
 mod identity;
 mod identity_peers;
+mod logins;
 mod macaroons;
 mod many_replicas;
 mod metalink;

@@ -3,7 +3,7 @@
 //! Options first, then tokens (WLCG Bearer Token Discovery), then certificates (Globus, VOMS):
 //!
 //! ```text
-//! --token-file, --cert and --key
+//! --token-file or --login, --cert and --key
 //! BEARER_TOKEN ▸ BEARER_TOKEN_FILE ▸ $XDG_RUNTIME_DIR/bt_u$UID ▸ /tmp/bt_u$UID
 //! GRIDLANE_SSS_KEYTAB ▸ XrdSecSSSKT ▸ XrdSecsssKT ▸ ~/.xrd/sss.keytab, beside the others, for servers of root:// that ask for a shared key
 //! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
@@ -21,6 +21,7 @@
 mod claims;
 mod lasting;
 mod live;
+mod login;
 mod machine;
 mod shared_keys;
 #[cfg(test)]
@@ -42,6 +43,8 @@ pub(crate) use lasting::LastingWatch;
 pub use machine::{Content, Machine, ThisMachine, Version};
 pub use shared_keys::FoundKeys;
 
+use crate::login::{LoginSource, Teller};
+
 /// The options about credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -51,6 +54,10 @@ pub struct Wanted {
     pub token: Option<Secret>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
+    /// A login whose tokens are wanted, by its name, or `oidc-agent:ACCOUNT`.
+    pub login: Option<String>,
+    /// Told when that is not renewed while its token is still good.
+    pub teller: Teller,
     /// A PEM file with a certificate or a proxy.
     pub certificate: Option<PathBuf>,
     /// Its key; without it, in the same file.
@@ -92,6 +99,8 @@ pub enum Origin {
     Variable(&'static str),
     /// A file.
     File(PathBuf),
+    /// A login, by its name.
+    Login(String),
 }
 
 /// A token, which its `Debug` does not show.
@@ -107,6 +116,8 @@ pub struct FoundToken {
     version: Option<Version>,
     /// True if the user named the file: then root may use another user's, and it may be anything that can be read.
     is_named: bool,
+    /// Renews the token of a login.
+    login: Option<LoginSource>,
 }
 
 /// A certificate with its key, which its `Debug` does not show.
@@ -125,6 +136,12 @@ impl Warning {
     pub fn unshown(error: &Error) -> Warning {
         let message = format!("{}; it is sent to no server", error.message());
         Warning { message, advice: "renew it, or remove it".into() }
+    }
+
+    /// A failure that ends nothing yet.
+    pub fn of(error: &Error) -> Warning {
+        let advice = error.advice().cloned().unwrap_or(Hint::LogIn);
+        Warning { message: error.message().to_owned(), advice }
     }
 
     /// The same of what cannot even be read, whose error knows better what to do.
@@ -149,13 +166,15 @@ impl fmt::Display for Origin {
             Origin::Caller => f.write_str("the caller"),
             Origin::Variable(name) => f.write_str(name),
             Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Login(name) => write!(f, "the login {name}"),
         }
     }
 }
 
 impl FoundToken {
     fn is_same(&self, other: &FoundToken) -> bool {
-        let is_read_again = self.version.is_some() && other.version.is_some();
+        let is_login = matches!(self.origin, Origin::Login(_));
+        let is_read_again = is_login || self.version.is_some() && other.version.is_some();
         self.origin == other.origin && (is_read_again || self.secret == other.secret)
     }
 
@@ -198,8 +217,10 @@ impl Found {
     pub fn user(&self) -> String {
         let token = self.token.as_ref().map(|token| {
             let Claims { issuer, subject, .. } = &token.claims;
-            match (issuer, subject) {
-                (Some(issuer), Some(subject)) => format!("token {subject:?} of {issuer:?}"),
+            match (issuer, subject, &token.origin) {
+                (Some(issuer), Some(subject), _) => format!("token {subject:?} of {issuer:?}"),
+                // Its tokens change, and it does not.
+                (_, _, Origin::Login(name)) => format!("login {name:?}"),
                 _ => {
                     let mut hasher = Hasher::new(ChecksumKind::Sha256);
                     hasher.update(token.secret.expose().as_bytes());
@@ -216,6 +237,7 @@ impl Found {
     pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
         let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
         if let Some(token) = &self.token
+            && !matches!(token.origin, Origin::Login(_))
             && let Some(ends_s) = token.claims.ends_s.filter(|ends_s| *ends_s <= now_s)
         {
             return Err(expired(&token.name(), &past(ends_s), Hint::RenewToken));
@@ -239,7 +261,7 @@ impl Found {
     pub fn usable(mut self, now_s: i64) -> Result<Found> {
         let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
         let token_named = self.token.as_ref().map(|token| match token.origin {
-            Origin::Caller | Origin::Variable(_) => true,
+            Origin::Caller | Origin::Variable(_) | Origin::Login(_) => true,
             Origin::File(_) => token.is_named,
         });
         let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
@@ -251,7 +273,8 @@ impl Found {
         Ok(self)
     }
 
-    /// The credentials for clients of protocols: the token, which is read again when its file changes, and the certificate.
+    /// The credentials for clients of protocols: the token, which is read again when its file changes or is renewed if it is
+    /// that of a login, and the certificate.
     /// No endpoint gets them before it is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
         let token = self.token.clone();
@@ -259,7 +282,10 @@ impl Found {
             Arc::new(shared_keys::LiveKeys { file: keys.file, machine: Arc::clone(&machine) })
                 as Arc<dyn SharedKeys>
         });
-        let token = token.map(|token| Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>);
+        let token = token.map(|token| match token.login.clone() {
+            Some(login) => Box::new(login) as Box<dyn TokenSource>,
+            None => Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>,
+        });
         let certificate = self.certificate.as_ref();
         let certificate =
             certificate.map(|found| Certificate { shown: found.identity.clone(), name: found.name() });
@@ -268,7 +294,9 @@ impl Found {
 
     /// The credential that ends first; `None` when there is none, or none states an end.
     pub fn lasting(&self) -> Option<Lasting> {
-        let of_token = self.token.as_ref().and_then(|token| {
+        // A login is renewed.
+        let ends = self.token.as_ref().filter(|token| !token.is_renewed());
+        let of_token = ends.and_then(|token| {
             let is_read_again = token.version.is_some();
             Some(Lasting { name: token.name(), ends_s: token.claims.ends_s?, is_read_again })
         });
@@ -312,6 +340,8 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
         if found.token.is_none() {
             return Err(unusable(path, "it is empty"));
         }
+    } else if let Some(name) = &wanted.login {
+        found.token = Some(login::found(name, machine)?);
     }
     if let Some(path) = &wanted.certificate {
         let key = wanted.key.as_ref().unwrap_or(path);
@@ -501,7 +531,8 @@ fn read_token(text: &str, origin: Origin, version: Option<Version>) -> Result<Fo
     if !text.bytes().all(is_plain) {
         return Err(malformed(&origin.to_string()));
     }
-    Ok(FoundToken { secret: Secret::new(text), origin, claims: Claims::read(text), version, is_named: false })
+    let (secret, claims) = (Secret::new(text), Claims::read(text));
+    Ok(FoundToken { secret, origin, claims, version, is_named: false, login: None })
 }
 
 fn malformed(of: &str) -> Error {

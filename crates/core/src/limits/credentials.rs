@@ -103,3 +103,40 @@ pub const SSS_KEYS_MAX: usize = 1000;
 pub const SSS_CREDENTIALS_BYTES_MAX: usize = 16 * 1024;
 /// Credentials that were seen within their lifetime, each of 48 bytes: two thousand logins per second.
 pub const SSS_SEEN_MAX: usize = 65_536;
+
+// --- Logins at issuers -------------------------------------------------------------------------
+
+/// Bytes of an issuer's answer about tokens: an access, a refresh and an identity token, and words.
+pub const LOGIN_ANSWER_BYTES_MAX: usize = 128 * 1024;
+/// Bytes of a refresh token, and of a code that stands for one: as many as an access token has.
+pub const REFRESH_TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Characters of an issuer's own words that are repeated in a message.
+pub const ISSUER_WORDS_CHARS_MAX: usize = 300;
+/// Characters of the code that a person types at an issuer's page: real ones have 6 to 9.
+pub const USER_CODE_CHARS_MAX: usize = 64;
+/// Seconds between two questions if a person has allowed a login, unless the issuer says otherwise (RFC 8628, 3.2).
+pub const DEVICE_INTERVAL_S: u64 = 5;
+/// Seconds by which they grow when the issuer says that they are too few (RFC 8628, 3.5).
+pub const DEVICE_SLOWER_S: u64 = 5;
+/// The most seconds between two of them, whatever the issuer says: a person waits.
+pub const DEVICE_INTERVAL_MAX_S: u64 = 60;
+/// The longest that a person is waited for, whatever the issuer says: a working day.
+pub const DEVICE_WAIT_MAX_S: u64 = 8 * 3600;
+/// The longest lifetime of a token that is believed: ten years. Larger numbers are mistakes, and would overflow.
+pub const TOKEN_LIFETIME_MAX_S: u64 = 10 * 366 * 86_400;
+/// A token of a login is renewed when less than this is left of it, in seconds, or a third of its lifetime if that is less.
+pub const LOGIN_RENEWED_BEFORE_S: i64 = 60;
+/// Seconds until a renewal that failed is tried again while the token is still good.
+pub const LOGIN_RETRY_S: i64 = 5;
+/// Bytes of a file with a login: a refresh and an access token, the client's secret, and where they are from.
+pub const LOGIN_FILE_BYTES_MAX: usize = 128 * 1024;
+/// Logins of one user that are listed.
+pub const LOGINS_MAX: usize = 1000;
+/// Characters of the name of a login, which is a file's.
+pub const LOGIN_NAME_CHARS_MAX: usize = 100;
+/// The longest wait for the beginning of an issuer's answer about tokens: some ask other services first.
+pub const LOGIN_ANSWER_MAX: Duration = Duration::from_secs(20);
+/// The longest wait for another process that renews the same login, whose own waits are bounded as well.
+pub const LOGIN_LOCK_MAX: Duration = Duration::from_secs(60);
+/// Bytes of an answer of oidc-agent.
+pub const AGENT_ANSWER_BYTES_MAX: usize = 64 * 1024;

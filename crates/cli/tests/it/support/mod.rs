@@ -9,6 +9,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod debian_voms;
 pub(crate) mod issuer;
+pub(crate) mod logins;
 pub(crate) mod nginx;
 pub(crate) mod object;
 pub(crate) mod pki;
