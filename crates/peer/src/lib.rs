@@ -46,6 +46,8 @@ pub mod root;
 pub mod unresponsive;
 
 pub use client::Client;
-pub use credentials::{Certificate, Credentials, HostPattern, Token, TokenSource, sends_password};
+pub use credentials::{
+    Certificate, CertificateSource, Credentials, HostPattern, Renewal, Token, TokenSource, sends_password,
+};
 pub use forwarded::Forwarded;
 pub use memory::{Asked, Memory};
