@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
-use gridlane_net::{Identity, IdentityId};
 use gridlane_net::tls::ClientIdentity;
+use gridlane_net::{Identity, IdentityId};
 
 use crate::forwarded::{Field, Forwarded, Given};
 

@@ -34,6 +34,7 @@ mod pki;
 mod probe;
 mod ratios;
 mod reading;
+mod renewal;
 mod restarts;
 mod resume;
 mod resume_journal;

@@ -9,11 +9,11 @@ use gridlane_core::limits::{
 use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::range::{ContentRange, RangeSpec};
+use gridlane_peer::Renewal;
 use gridlane_peer::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
     redirect_loop, sends_to_directory,
 };
-use gridlane_peer::Renewal;
 use gridlane_plan::Loss;
 use gridlane_sys::ReusedBuf;
 use tokio::task::JoinHandle;

@@ -15,8 +15,8 @@ use gridlane_core::limits::{
     SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
 };
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Hint, Result, Url};
-use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 use gridlane_peer::Renewal;
+use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 use gridlane_peer::patience::timeout;
 
 /// The time that a server may think about `Expect` before the body is sent anyway.

@@ -166,10 +166,9 @@ impl User {
             (None, May::NotInClear) => What::NotInClear,
             (None, May::NotThere) => What::NotThere,
             (None, May::GivenElsewhere) => What::GivenElsewhere,
-            (None, May::All | May::Given) => self
-                .credentials
-                .certificate()
-                .map_or(What::Nothing, What::Certificate),
+            (None, May::All | May::Given) => {
+                self.credentials.certificate().map_or(What::Nothing, What::Certificate)
+            }
         };
         let given = self.all_fields().filter(|field| field.is_secret).map(|field| &field.value);
         let given = given.chain(request.secrets.iter().map(|(_, value)| value));

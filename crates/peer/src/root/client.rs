@@ -375,7 +375,8 @@ impl Client {
                     return Err(Error::new(ErrorKind::Protocol, message));
                 }
                 Err(error) if connection.was_stale(&error) && !*has_taken && is_repeatable(request) => {
-                    (connection, stream) = self.connect((way, shown), &home, (request, expect), was_sent).await?;
+                    (connection, stream) =
+                        self.connect((way, shown), &home, (request, expect), was_sent).await?;
                     patience = Patience::new(self.answer_max);
                 }
                 Err(error) => return Err(error),

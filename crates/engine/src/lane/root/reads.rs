@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
-use gridlane_peer::{Client, Renewal};
 use gridlane_peer::root::{Connection, MainStream, Next, OpenFile, SharedSession, SubStream, status_error};
+use gridlane_peer::{Client, Renewal};
 use gridlane_plan::Loss;
 use gridlane_sys::ReusedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging, VectorReader};
