@@ -11,10 +11,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use gridlane_auth::make;
+use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 
-use crate::support::client::{Outcome, Running, cp, cp_r, run, text};
+use crate::support::client::{Outcome, Running, cp, cp_r, text};
 use crate::support::issuer::{Issuer, Signer, now_s, wlcg};
+use crate::support::pki::{self, Pki};
+use crate::support::secrets;
 use crate::support::serve::Server;
 use crate::support::tree::assert_same_trees;
 use crate::support::{Scratch, assert_same, content, part_of};
@@ -32,19 +36,42 @@ const LATE_MAX: Duration = Duration::from_secs(2);
 /// And by this on a machine that has much else to do: programs that start, checksums, the turns of two cores.
 const MACHINE_MAX: Duration = Duration::from_secs(8);
 
-/// Writes tokens to a file.
+/// Writes credentials to a file.
 struct Desk {
-    signer: Arc<Signer>,
-    issuer: String,
     file: PathBuf,
+    /// A credential that is good from now on.
+    make: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 impl Desk {
-    /// The file has another token from now on.
+    /// One that gives tokens.
+    fn of_tokens(file: PathBuf, signer: Arc<Signer>, issuer: String) -> Arc<Desk> {
+        let make = move || {
+            let claims = json!({"exp": now_s() + LIFE_S, "scope": SCOPE, "jti": now_s().to_string()});
+            signer.token(&wlcg(&issuer, AUDIENCE, &claims))
+        };
+        Arc::new(Desk { file, make: Box::new(make) })
+    }
+
+    /// One that gives proxies of a user.
+    fn of_proxies(file: PathBuf, user: &pki::Credential) -> Arc<Desk> {
+        let random = SystemRandom::new();
+        let user = [&user.cert, &user.key].map(|file| fs::read(file).unwrap());
+        let user = make::Credential::from_pem(&user[0], &user[1], &random).unwrap();
+        let make = move || {
+            let key = make::Key::generate(make::Curve::P256, &random).unwrap();
+            let terms = make::ProxyTerms::new(make::Validity::from_now(now_s(), LIFE_S));
+            let proxy = make::proxy(&user, key, &terms, &random).unwrap().to_pem().expose().to_owned();
+            secrets::remember_key(&proxy);
+            proxy
+        };
+        Arc::new(Desk { file, make: Box::new(make) })
+    }
+
+    /// The file has another one from now on.
     fn renew(&self) {
-        let claims = json!({"exp": now_s() + LIFE_S, "scope": SCOPE, "jti": now_s().to_string()});
         let new = self.file.with_extension("new");
-        fs::write(&new, self.signer.token(&wlcg(&self.issuer, AUDIENCE, &claims))).unwrap();
+        fs::write(&new, (self.make)()).unwrap();
         fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
@@ -96,8 +123,7 @@ impl World {
     }
 
     fn desk(&self, name: &str) -> Arc<Desk> {
-        let (issuer, file) = (self.issuer.url.clone(), self.scratch.join(name));
-        Arc::new(Desk { signer: Arc::clone(&self.signer), issuer, file })
+        Desk::of_tokens(self.scratch.join(name), Arc::clone(&self.signer), self.issuer.url.clone())
     }
 
     fn put(&self, server: &str, name: &str, bytes: &[u8]) {
@@ -121,7 +147,8 @@ fn limited(mut command: std::process::Command) -> std::process::Command {
 
 /// Waits for a copy, which may take until `due`, and prints how late it is.
 fn ends_by(what: &str, running: Running, due: Instant) -> Outcome {
-    let outcome = running.wait_within(due.saturating_duration_since(Instant::now()) + Duration::from_secs(60)).ok();
+    let outcome =
+        running.wait_within(due.saturating_duration_since(Instant::now()) + Duration::from_secs(60)).ok();
     let late = Instant::now().saturating_duration_since(due);
     println!("renewal: {what} ended {:.1} s after its time", late.as_secs_f64());
     assert!(late <= LATE_MAX + MACHINE_MAX, "{} s late\n{}", late.as_secs_f64(), outcome.describe());
@@ -149,7 +176,8 @@ fn copies_outlive_their_credentials() {
     let of_tree = world.scratch.dir("fast/tree");
     let files = 40;
     for number in 0..files {
-        fs::write(of_tree.join(format!("f{number}")), content(number, RATE * slow_s / files as usize)).unwrap();
+        fs::write(of_tree.join(format!("f{number}")), &*content(number, RATE * slow_s / files as usize))
+            .unwrap();
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let desk = world.desk("token");
@@ -190,7 +218,9 @@ fn copies_outlive_their_credentials() {
         fs::remove_file(&result).unwrap();
         made[way] += 1;
     }
-    for (running, result) in [(one, out("by-https")), (root, out("by-roots")), (up, out("fast/up")), (pull, out("fast/pulled"))] {
+    for (running, result) in
+        [(one, out("by-https")), (root, out("by-roots")), (up, out("fast/up")), (pull, out("fast/pulled"))]
+    {
         ends_by(&result.display().to_string(), running, due);
         assert_same(&fs::read(result).unwrap(), &bytes);
     }
@@ -245,4 +275,49 @@ fn a_copy_whose_credential_ends_goes_on_with_another() {
 
 fn bytes_of(source: &Value) -> u64 {
     source["bytes"].as_u64().unwrap()
+}
+
+/// The same with proxies: connections that have shown the old one make way for others.
+#[test]
+fn a_copy_outlives_its_proxy() {
+    let (scratch, pki) = (Scratch::new(), Pki::new());
+    let bytes = content(2004, RATE * (2 * LIFE_S as usize - 5));
+    scratch.file("served/big", &bytes);
+    let host = pki.credential("host");
+    let config = format!(
+        "[serve]\nlisten = [\"127.0.0.1:0\"]\ncert = {:?}\nkey = {:?}\naccess-log = {:?}\n\
+         [[export]]\npath = \"/\"\ndirectory = {:?}\n[auth]\nclient-ca-dir = {:?}\n\
+         [[rule]]\nwho = \"authenticated\"\nmay = [\"read\", \"list\"]\nunder = \"/\"\n",
+        host.cert,
+        host.key,
+        scratch.join("log"),
+        scratch.join("served"),
+        pki.certificates(),
+    );
+    let server = Server::by_file(&scratch.file("serve.toml", config.as_bytes()));
+    let url = server.url_over("https", "big").replace("127.0.0.1", "localhost");
+    let user = pki.credential("ada-ecdsa");
+    let (renewed, left) =
+        (Desk::of_proxies(scratch.join("renewed"), &user), Desk::of_proxies(scratch.join("left"), &user));
+    left.renew();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let renewing = Arc::clone(&renewed).open(Arc::clone(&is_over));
+    let get = |proxy: &Path, to: &Path| {
+        let mut command = limited(cp(&url, to));
+        command.arg("--cert").arg(proxy).arg("--ca").arg(pki.join("ca/cert.pem"));
+        Running::start(command)
+    };
+    let (one, other) = (scratch.join("one"), scratch.join("other"));
+    let due = Instant::now() + Duration::from_secs((bytes.len() / RATE) as u64);
+    let (going, failing) = (get(&renewed.file, &one), get(&left.file, &other));
+    let words = ["expired", "the proxy of", text(&left.file)];
+    failing.wait().fails(4, "caller", false, &words);
+    assert!(part_of(&other).exists());
+    ends_by("with proxies", going, due);
+    assert_same(&fs::read(&one).unwrap(), &bytes);
+    is_over.store(true, Relaxed);
+    renewing.join().unwrap();
+    let again = get(&renewed.file, &other).wait().ok();
+    assert!(again.number("resumed_bytes") > bytes.len() as u64 / 4, "{}", again.describe());
+    assert_same(&fs::read(&other).unwrap(), &bytes);
 }

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Mutex;
 
+use gridlane_peer::Renewal;
+
 use super::*;
 
 const USER: u32 = 1000;
@@ -346,7 +348,7 @@ fn a_refused_token_is_read_again_at_once() {
     let Renewal::Over(why) = credentials.renew_token(&Secret::new(expiring(2000))) else {
         panic!("it has ended");
     };
-    assert!(why.message().contains("/tmp/bt_u1000 expired 3 s ago"), "{why}");
+    assert!(why.message().contains("/tmp/bt_u1000 expired 3.00 s ago"), "{why}");
     assert!(credentials.over().is_some());
     let refused = Error::new(ErrorKind::Denied, "401");
     let told = Renewal::Over(why).explain(refused);

@@ -280,7 +280,7 @@ impl Client {
             let mut redirects = Vec::new();
             // A refused credential is replaced once.
             let mut has_renewed = false;
-            for _ in 0..=REDIRECTS_MAX + 1 {
+            while redirects.len() <= REDIRECTS_MAX {
                 let once = Request { url: &at, headers, secrets, ..request.clone() };
                 // The time that other servers need is not this one's.
                 let user = User::of(&self.credentials, request.url, &at);
