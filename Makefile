@@ -40,6 +40,9 @@ test: ## everything that must hold: format, lints, layers, unit, property, end-t
 test-long: ## what takes hours: the tests under load, again and again; longer fuzzing; servers that are killed under copies
 	@sh scripts/test-long.sh $(STEPS)
 
+soak: ## copies beside credentials of 20 seconds for ten minutes (SOAK_SECONDS): counts, and how late each was
+	@sh scripts/soak.sh
+
 demo: ## a minute of copies between real servers on this machine, as a table
 	@sh scripts/bootstrap.sh --demo
 	@$(ENV) && cargo build --release --locked --package gridlane-cli

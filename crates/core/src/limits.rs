@@ -37,6 +37,8 @@ pub const TOKEN_GROUPS_MAX: usize = 256;
 pub const TOKEN_AUDIENCES_MAX: usize = 64;
 /// Difference between an issuer's clock and ours that is borne: what the WLCG profile recommends (4.3.1).
 pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// The most that a server can be told to bear: of tokens of ten minutes, half.
+pub const TOKEN_CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 /// Tokens that are known to be good (about 1 KiB each), so that only the first request of each costs a signature.
 pub const TOKENS_KEPT_MAX: usize = 8192;
 /// Bytes of an issuer's document: its description, or its keys. Real ones have up to 20 kB.

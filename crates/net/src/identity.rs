@@ -13,6 +13,13 @@ use crate::tls::ClientIdentity;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct IdentityId(u64);
 
+impl IdentityId {
+    /// True for that of connections on which nothing of a user is shown.
+    pub fn is_anonymous(self) -> bool {
+        self == IdentityId::default()
+    }
+}
+
 /// One set of credentials of a user in this process; the default is anonymous, which has none. Clones are the same identity, and
 /// each call of [`Identity::new`] makes another one, for the same certificate as well.
 #[derive(Clone, Default)]

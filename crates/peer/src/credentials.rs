@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_auth::sss::Keytab;
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
-use gridlane_net::Identity;
 use gridlane_net::tls::ClientIdentity;
+use gridlane_net::{Identity, IdentityId};
 
 use crate::forwarded::{Field, Forwarded, Given};
 
@@ -32,6 +32,23 @@ pub struct Token {
 pub trait TokenSource: Send + Sync {
     /// The token; an error of kind `Denied` when there is none any more.
     fn token(&self) -> Result<Token>;
+
+    /// A server has refused `token`: another one, if there is one now, without any delay that [`token`](TokenSource::token)
+    /// has; `None` when there is no other. An error of kind `Denied` when it is certain that there is none any more.
+    fn refused(&self, token: &Secret) -> Result<Option<Token>> {
+        Ok(Some(self.token()?).filter(|now| now.secret != *token))
+    }
+}
+
+/// Gives the certificate that is valid now. Asked before every new connection, so that a renewed one is shown at once.
+pub trait CertificateSource: Send + Sync {
+    /// Another certificate than `shown`, if there is one to be shown in its place; `None` as long as that one is to be shown. An
+    /// error of kind `Denied` when it has ended and there is no other.
+    fn newer(&self, shown: &Certificate) -> Result<Option<Certificate>>;
+
+    /// A server has refused `shown`: another one, if there is one now, without any delay that
+    /// [`newer`](CertificateSource::newer) has.
+    fn refused(&self, shown: &Certificate) -> Result<Option<Certificate>>;
 }
 
 /// Gives the keys that servers of the same site have as well (XRootD's `sss`). Asked at each login that a server wants by one.
@@ -64,13 +81,48 @@ struct Inner {
     identity: Identity,
     token: Option<Box<dyn TokenSource>>,
     shared_keys: Option<Arc<dyn SharedKeys>>,
-    /// The name of the identity's certificate in messages.
-    certificate: Option<String>,
+    /// The certificate that new connections show.
+    certificate: Option<Mutex<Presented>>,
+    /// Where a renewed one comes from.
+    certificates: Option<Box<dyn CertificateSource>>,
     forward_to: Vec<HostPattern>,
     /// Endpoints that the user named.
     named: Mutex<Vec<Url>>,
     /// What was given for single servers, in place of all that is above but the identity.
     given: Option<Given>,
+}
+
+/// A certificate, and the identity of the connections that show it.
+struct Presented {
+    certificate: Certificate,
+    identity: Identity,
+}
+
+/// What there is in place of a credential that a server has refused.
+#[derive(Clone, Debug)]
+pub enum Renewal {
+    /// Another one, which the next request shows.
+    Another,
+    /// Nothing else.
+    Same,
+    /// Nothing: the credential has ended, as this says.
+    Over(Error),
+}
+
+impl Renewal {
+    /// The error of a request that was refused and is not tried again, with the end of its credential if that is known.
+    pub fn explain(self, refused: Error) -> Error {
+        match self {
+            Renewal::Over(why) if !refused.message().contains(why.message()) => {
+                let told = refused.more(why.message());
+                match why.advice() {
+                    Some(hint) => told.hint(hint.clone()),
+                    None => told,
+                }
+            }
+            _ => refused,
+        }
+    }
 }
 
 /// True if the user and password of a URL are sent to its server by HTTP: over TLS, or where the server is this machine
@@ -139,13 +191,29 @@ impl Credentials {
         shared_keys: Option<Arc<dyn SharedKeys>>,
         forward_to: Vec<HostPattern>,
     ) -> Credentials {
-        let (shown, certificate) = certificate.map(|Certificate { shown, name }| (shown, name)).unzip();
+        let shown = certificate.as_ref().map(|certificate| certificate.shown.clone());
         let identity = match token.is_some() || shown.is_some() || shared_keys.is_some() {
             true => Identity::new(shown),
             false => Identity::default(),
         };
-        let (named, given) = Default::default();
-        Credentials(Arc::new(Inner { identity, token, shared_keys, certificate, forward_to, named, given }))
+        let presented = |certificate| Mutex::new(Presented { certificate, identity: identity.clone() });
+        let certificate = certificate.map(presented);
+        Credentials(Arc::new(Inner {
+            identity,
+            token,
+            shared_keys,
+            certificate,
+            forward_to,
+            ..Inner::default()
+        }))
+    }
+
+    /// The same, with a source of certificates that take the place of the first one: to be called before they are shared.
+    pub fn renewing(self, certificates: Box<dyn CertificateSource>) -> Credentials {
+        match Arc::try_unwrap(self.0) {
+            Ok(inner) => Credentials(Arc::new(Inner { certificates: Some(certificates), ..inner })),
+            Err(shared) => Credentials(shared),
+        }
     }
 
     /// Header fields that a user has given for requests to certain servers: those of a third-party copy. Nothing needs to
@@ -163,9 +231,59 @@ impl Credentials {
         Ok(Credentials(Arc::new(Inner { identity, given, ..Inner::default() })))
     }
 
-    /// The identity of connections on which they may be shown.
+    /// The identity by which their user is known in this process: the same one for as long as they are there.
     pub fn identity(&self) -> &Identity {
         &self.0.identity
+    }
+
+    /// The identity of new connections on which they may be shown. A renewed certificate is another identity, so that
+    /// connections which have shown the old one are left alone from then on. An error of kind `Denied` when the certificate has
+    /// ended and there is no other.
+    pub fn shown_identity(&self) -> Result<Identity> {
+        let Some(presented) = &self.0.certificate else { return Ok(self.0.identity.clone()) };
+        let mut presented = presented.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = &self.0.certificates
+            && let Some(newer) = source.newer(&presented.certificate)?
+        {
+            presented.take(newer);
+        }
+        Ok(presented.identity.clone())
+    }
+
+    /// A server has refused `token`.
+    pub fn renew_token(&self, token: &Secret) -> Renewal {
+        match self.0.token.as_ref().map(|source| source.refused(token)) {
+            Some(Ok(Some(_))) => Renewal::Another,
+            Some(Ok(None)) | None => Renewal::Same,
+            Some(Err(why)) => Renewal::Over(why),
+        }
+    }
+
+    /// A server has refused the certificate of a connection of `identity`.
+    pub fn renew_certificate(&self, identity: IdentityId) -> Renewal {
+        let Some(presented) = &self.0.certificate else { return Renewal::Same };
+        let mut presented = presented.lock().unwrap_or_else(PoisonError::into_inner);
+        if identity.is_anonymous() {
+            return Renewal::Same;
+        }
+        if presented.identity.id() != identity {
+            // It was renewed since.
+            return Renewal::Another;
+        }
+        match self.0.certificates.as_ref().map(|source| source.refused(&presented.certificate)) {
+            Some(Ok(Some(newer))) => {
+                presented.take(newer);
+                Renewal::Another
+            }
+            Some(Ok(None)) | None => Renewal::Same,
+            Some(Err(why)) => Renewal::Over(why),
+        }
+    }
+
+    /// Why no request can show them any more: they have ended, and nothing has taken their place. `None` as long as they may
+    /// be good.
+    pub fn over(&self) -> Option<Error> {
+        self.token().err().or_else(|| self.shown_identity().err())
     }
 
     /// The user has named the endpoint of `url`: requests that begin there may show credentials there.
@@ -237,8 +355,17 @@ impl Credentials {
     }
 
     /// The name of the certificate of the user's connections.
-    pub fn certificate(&self) -> Option<&str> {
-        self.0.certificate.as_deref()
+    pub fn certificate(&self) -> Option<String> {
+        let presented = self.0.certificate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(presented.certificate.name.clone())
+    }
+}
+
+impl Presented {
+    /// Shows another certificate from now on.
+    fn take(&mut self, certificate: Certificate) {
+        self.identity = Identity::new(Some(certificate.shown.clone()));
+        self.certificate = certificate;
     }
 }
 
@@ -260,7 +387,7 @@ impl fmt::Debug for Credentials {
             .field("identity", &self.0.identity)
             .field("has_token", &self.0.token.is_some())
             .field("shared_keys", &self.0.shared_keys.as_ref().map(|keys| keys.place()))
-            .field("certificate", &self.0.certificate)
+            .field("certificate", &self.certificate())
             .field("forward_to", &self.0.forward_to)
             .field("given", &self.0.given)
             .finish_non_exhaustive()

@@ -47,7 +47,8 @@ pub mod unresponsive;
 
 pub use client::Client;
 pub use credentials::{
-    Certificate, Credentials, HostPattern, SharedKeys, Token, TokenSource, sends_password,
+    Certificate, CertificateSource, Credentials, HostPattern, Renewal, SharedKeys, Token, TokenSource,
+    sends_password,
 };
 pub use forwarded::Forwarded;
 pub use memory::{Asked, Memory};

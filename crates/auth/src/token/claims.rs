@@ -62,7 +62,7 @@ impl<'a> Claims<'a> {
         audiences: &[String],
         now_s: i64,
     ) -> Result<TokenIdentity, Refusal> {
-        let expires_s = self.check_times(profile, now_s)?;
+        let expires_s = self.check_times(profile, issuer.clock_skew_s, now_s)?;
         self.check_audience(
             profile,
             if issuer.audiences.is_empty() { audiences } else { &issuer.audiences },
@@ -91,8 +91,7 @@ impl<'a> Claims<'a> {
     }
 
     /// Returns when it expires.
-    fn check_times(self, profile: Profile, now_s: i64) -> Result<i64, Refusal> {
-        let skew_s = i64::try_from(limits::TOKEN_CLOCK_SKEW.as_secs()).unwrap_or(0);
+    fn check_times(self, profile: Profile, skew_s: i64, now_s: i64) -> Result<i64, Refusal> {
         let expires_s = self.seconds("exp")?.ok_or_else(|| missing("exp"))?;
         let issued_s = self.seconds("iat")?;
         if issued_s.is_none() && profile != Profile::SciTokens1 {

@@ -52,6 +52,8 @@ pub struct Issuer {
     pub vo: Option<String>,
     /// Audiences that it may name this server by, instead of the server's own; empty: those.
     pub audiences: Vec<String>,
+    /// Difference between its clock and this server's that is borne, in seconds.
+    pub clock_skew_s: i64,
 }
 
 /// The profile that a token follows. It says so itself (`wlcg.ver`, `ver`), and its issuer may say either.

@@ -31,6 +31,7 @@ fn issuer() -> Issuer {
         may: Grants::ADMIN,
         vo: Some("vo".to_owned()),
         audiences: Vec::new(),
+        clock_skew_s: 60,
     }
 }
 

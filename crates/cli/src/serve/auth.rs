@@ -13,6 +13,7 @@ use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::{OutdatedLists, Trust};
 use gridlane_config::file::{self, unreadable};
 use gridlane_config::value::{Word, wrong};
+use gridlane_core::limits::{TOKEN_CLOCK_SKEW, TOKEN_CLOCK_SKEW_MAX};
 use gridlane_core::{Result, Url, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_front::{AuthSettings, ClientLimits};
@@ -274,6 +275,7 @@ pub(super) struct AuthTable {
     gridmap: Option<PathBuf>,
     #[serde(default)]
     audiences: Vec<String>,
+    clock_skew: Option<String>,
     keys_dir: Option<PathBuf>,
     users: Option<PathBuf>,
     sss_keytab: Option<PathBuf>,
@@ -347,9 +349,12 @@ impl AuthTable {
         if let Some(realm) = self.realm.as_ref().filter(|realm| !realm_is_word(realm)) {
             return Err(wrong(format!("{realm:?} cannot be a realm: use letters, digits and spaces")));
         }
+        let clock_skew_s =
+            self.clock_skew.as_deref().map_or(Ok(TOKEN_CLOCK_SKEW.as_secs()), read_clock_skew_s)?;
+        let clock_skew_s = i64::try_from(clock_skew_s).unwrap_or(0);
         let issuers = self.issuer.into_iter().map(|table| {
             let url = table.url.clone();
-            table.checked().map_err(|error| error.endpoint(format!("[[auth.issuer]] {url}")))
+            table.checked(clock_skew_s).map_err(|error| error.endpoint(format!("[[auth.issuer]] {url}")))
         });
         let issuers: Vec<Issuer> = issuers.collect::<Result<_>>()?;
         for (index, issuer) in issuers.iter().enumerate() {
@@ -381,7 +386,7 @@ impl AuthTable {
 }
 
 impl IssuerTable {
-    fn checked(self) -> Result<Issuer> {
+    fn checked(self, clock_skew_s: i64) -> Result<Issuer> {
         let is_https = Url::parse_absolute(&self.url).is_ok_and(|url| url.scheme().name() == "https");
         if !is_https || self.url.contains(['?', '#', '@']) {
             return Err(wrong("an issuer is an https URL, exactly as tokens have it in `iss`".to_owned()));
@@ -391,7 +396,19 @@ impl IssuerTable {
         let everything =
             Grants::READ.with(Grants::LIST).with(Grants::WRITE).with(Grants::DELETE).with(Grants::STAGE);
         let may = self.may.map_or(everything, |words| grants(&words));
-        Ok(Issuer { url: self.url, base, may, vo: self.vo, audiences: self.audiences })
+        let (vo, audiences) = (self.vo, self.audiences);
+        Ok(Issuer { url: self.url, base, may, vo, audiences, clock_skew_s })
+    }
+}
+
+/// The seconds of `clock-skew`: `0s` for none, five minutes at most.
+fn read_clock_skew_s(text: &str) -> Result<u64> {
+    let skew_s = if text == "0s" { Ok(0) } else { parse_lifetime_s(text) };
+    let skew_s = skew_s.map_err(|why| wrong(format!("`clock-skew` is no time: {why}")))?;
+    let max_s = TOKEN_CLOCK_SKEW_MAX.as_secs();
+    match skew_s <= max_s {
+        true => Ok(skew_s),
+        false => Err(wrong(format!("a `clock-skew` of more than {max_s} s would let expired tokens in"))),
     }
 }
 
@@ -430,6 +447,7 @@ mod tests {
             voms-dir = "/etc/grid-security/vomsdir"
             gridmap = "/etc/grid-security/grid-mapfile"
             audiences = ["https://dav.example"]
+            clock-skew = "0s"
             keys-dir = "/var/lib/gridlane/keys"
             users = "/etc/gridlane/users"
             macaroon-secrets = "/etc/gridlane/macaroons"
@@ -454,6 +472,14 @@ mod tests {
         assert_eq!(plan.issuers[0].base.to_string(), "/data/atlas");
         assert_eq!(plan.issuers[0].may, Grants::READ.with(Grants::LIST));
         assert!(plan.issuers[1].may.changes());
+        assert_eq!(plan.issuers[1].clock_skew_s, 0);
+        let skew = |text: &str| {
+            let plan = read(&format!("{text}\n[[issuer]]\nurl = \"https://iam.example/\"\n"));
+            plan.ok().map(|plan| plan.issuers[0].clock_skew_s)
+        };
+        assert_eq!(skew(""), Some(60));
+        assert_eq!(skew("clock-skew = \"5m\""), Some(300));
+        assert_eq!([skew("clock-skew = \"301s\""), skew("clock-skew = \"x\"")], [None, None]);
         assert_eq!(plan.user_limits.bytes_per_s, Some(100_000_000));
         assert_eq!(plan.vo_limits.bytes_per_s, Some(1000));
         assert_eq!(plan.macaroon_lifetime_s_max, Some(7 * 86_400));

@@ -444,6 +444,7 @@ mod tests {
             may: Grants::READ,
             vo: vo.map(str::to_owned),
             audiences: Vec::new(),
+            clock_skew_s: 60,
         };
         let rule = |who: Principal, under: &str| Rule {
             name: "[[rule]] 1".to_owned(),

@@ -35,6 +35,7 @@ mod pki;
 mod probe;
 mod ratios;
 mod reading;
+mod renewal;
 mod restarts;
 mod resume;
 mod resume_journal;

@@ -127,6 +127,10 @@ pub struct FoundCertificate {
     pub file: PathBuf,
     /// The credentials for servers.
     pub identity: ClientIdentity,
+    /// The file with the key, which may be the same.
+    key: PathBuf,
+    /// The versions of both files; `None`: they are read once only.
+    version: Option<(Version, Version)>,
     /// True if the user named the file.
     is_named: bool,
 }
@@ -190,6 +194,26 @@ impl FoundCertificate {
         let kind = if self.identity.facts().proxies > 0 { "proxy" } else { "certificate" };
         format!("the {kind} of {}", self.file.display())
     }
+
+    /// It as connections show it.
+    fn shown(&self) -> Certificate {
+        Certificate { shown: self.identity.clone(), name: self.name() }
+    }
+
+    /// An error of kind `Denied` if it has ended at `now_s`, in seconds since 1970.
+    fn refuse_ended(&self, now_s: i64) -> Result<()> {
+        let facts = self.identity.facts();
+        if facts.ends_s > now_s {
+            return Ok(());
+        }
+        let renew = if facts.proxies > 0 { Hint::RenewProxy } else { Hint::RenewCertificate };
+        Err(expired(&self.name(), &past(facts.ends_s, now_s), renew))
+    }
+}
+
+/// The time since a moment, for people.
+fn past(ends_s: i64, now_s: i64) -> String {
+    format_seconds(now_s.saturating_sub(ends_s) as f64)
 }
 
 impl Found {
@@ -235,19 +259,15 @@ impl Found {
 
     /// An error of kind `Denied` if a credential is not valid at `now_s`, in seconds since 1970.
     pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
-        let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
         if let Some(token) = &self.token
             && !matches!(token.origin, Origin::Login(_))
             && let Some(ends_s) = token.claims.ends_s.filter(|ends_s| *ends_s <= now_s)
         {
-            return Err(expired(&token.name(), &past(ends_s), Hint::RenewToken));
+            return Err(expired(&token.name(), &past(ends_s, now_s), Hint::RenewToken));
         }
         let Some(certificate) = &self.certificate else { return Ok(()) };
+        certificate.refuse_ended(now_s)?;
         let facts = certificate.identity.facts();
-        if facts.ends_s <= now_s {
-            let renew = if facts.proxies > 0 { Hint::RenewProxy } else { Hint::RenewCertificate };
-            return Err(expired(&certificate.name(), &past(facts.ends_s), renew));
-        }
         if facts.begins_s > now_s {
             let wait = format_seconds(facts.begins_s.saturating_sub(now_s) as f64);
             let message = format!("{} is valid only in {wait}", certificate.name());
@@ -273,23 +293,23 @@ impl Found {
         Ok(self)
     }
 
-    /// The credentials for clients of protocols: the token, which is read again when its file changes or is renewed if it is
-    /// that of a login, and the certificate.
-    /// No endpoint gets them before it is named.
+    /// The credentials for clients of protocols: the token and the certificate, which are read again when their files
+    /// change, or renewed where the token is that of a login; and shared keys. No endpoint gets them before it is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
-        let token = self.token.clone();
         let shared_keys = self.shared_keys.clone().map(|keys| {
             Arc::new(shared_keys::LiveKeys { file: keys.file, machine: Arc::clone(&machine) })
                 as Arc<dyn SharedKeys>
         });
-        let token = token.map(|token| match token.login.clone() {
+        let token = self.token.clone().map(|token| match token.login.clone() {
             Some(login) => Box::new(login) as Box<dyn TokenSource>,
-            None => Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>,
+            None => Box::new(live::LiveToken::new(token, Arc::clone(&machine))) as Box<dyn TokenSource>,
         });
-        let certificate = self.certificate.as_ref();
-        let certificate =
-            certificate.map(|found| Certificate { shown: found.identity.clone(), name: found.name() });
-        Credentials::with_shared_keys(token, certificate, shared_keys, forward_to)
+        let shown = self.certificate.as_ref().map(FoundCertificate::shown);
+        let credentials = Credentials::with_shared_keys(token, shown, shared_keys, forward_to);
+        match self.certificate.clone() {
+            Some(found) => credentials.renewing(Box::new(live::LiveCertificate::new(found, machine))),
+            None => credentials,
+        }
     }
 
     /// The credential that ends first; `None` when there is none, or none states an end.
@@ -303,7 +323,7 @@ impl Found {
         let of_certificate = self.certificate.as_ref().map(|certificate| Lasting {
             name: certificate.name(),
             ends_s: certificate.identity.facts().ends_s,
-            is_read_again: false,
+            is_read_again: certificate.version.is_some(),
         });
         of_token.into_iter().chain(of_certificate).min_by_key(|lasting| lasting.ends_s)
     }
@@ -480,7 +500,8 @@ impl Search<'_> {
                 Error::new(error.kind(), format!("cannot use {}: {}", path.display(), error.message()));
             again.fault(Fault::Caller).hint(error.advice().cloned().unwrap_or(Hint::OtherCredentials))
         })?;
-        Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
+        let version = certificates.version.zip(of_key.version);
+        Ok(FoundCertificate { file: path.to_path_buf(), identity, key: key.to_path_buf(), version, is_named })
     }
 
     /// A file; `None` when it was not named and is not there.

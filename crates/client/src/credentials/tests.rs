@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Mutex;
 
+use gridlane_peer::Renewal;
+
 use super::*;
 
 const USER: u32 = 1000;
@@ -358,6 +360,71 @@ fn a_renewed_token_is_used_and_a_broken_one_never() {
     machine.put(file, &expiring(20_000), 0o600, USER);
     *machine.now_s.lock().unwrap() = 1002;
     assert_eq!(now().unwrap(), expiring(20_000));
+}
+
+#[test]
+fn a_refused_token_is_read_again_at_once() {
+    let file = "/tmp/bt_u1000";
+    let machine = Arc::new(Fake::default().file(file, &expiring(1000)));
+    let credentials = found(&machine).credentials(machine.clone(), Vec::new());
+    let shown = Secret::new(expiring(1000));
+    assert!(matches!(credentials.renew_token(&shown), Renewal::Same));
+    // The clock stands still, and the file has not settled.
+    machine.put(file, &expiring(2000), 0o600, USER);
+    assert!(matches!(credentials.renew_token(&shown), Renewal::Another));
+    assert_eq!(credentials.token().unwrap().unwrap().secret.expose(), expiring(2000));
+    // Another request was refused with the old one.
+    assert!(matches!(credentials.renew_token(&shown), Renewal::Another));
+    assert!(matches!(credentials.renew_token(&Secret::new(expiring(2000))), Renewal::Same));
+    *machine.now_s.lock().unwrap() = 2003;
+    let Renewal::Over(why) = credentials.renew_token(&Secret::new(expiring(2000))) else {
+        panic!("it has ended");
+    };
+    assert!(why.message().contains("/tmp/bt_u1000 expired 3.00 s ago"), "{why}");
+    assert!(credentials.over().is_some());
+    let refused = Error::new(ErrorKind::Denied, "401");
+    let told = Renewal::Over(why).explain(refused);
+    assert!(told.message().contains("401") && told.message().contains("expired"), "{told}");
+    // Renewed within the same second.
+    machine.put(file, &expiring(3000), 0o600, USER);
+    assert!(credentials.over().is_none());
+}
+
+#[test]
+fn a_renewed_proxy_is_shown_on_new_connections() {
+    let file = "/tmp/x509up_u1000";
+    let machine = Arc::new(Fake::default().file(file, &pair()));
+    *machine.now_s.lock().unwrap() = ThisMachine.now_s();
+    let credentials = found(&machine).credentials(machine.clone(), Vec::new());
+    assert!(found(&machine).lasting().unwrap().is_read_again);
+    let now = || credentials.shown_identity().unwrap();
+    let first = now();
+    assert_eq!(first, *credentials.identity());
+    let later = |seconds: i64| *machine.now_s.lock().unwrap() += seconds;
+    machine.put(file, "-----BEGIN CERTIFICATE-----", 0o600, USER);
+    for _ in 0..3 {
+        later(1);
+        assert_eq!(now(), first, "it is half written");
+    }
+    machine.put(file, &pair(), 0o600, USER);
+    later(1);
+    assert_eq!(now(), first, "it may be half written");
+    later(1);
+    let second = now();
+    assert_ne!(second, first);
+    assert_eq!(now(), second);
+    assert_ne!(second, *credentials.identity(), "the user is known by the first one still");
+    // A server has refused one of the old one's connections, or of the new one's.
+    assert!(matches!(credentials.renew_certificate(first.id()), Renewal::Another));
+    assert!(matches!(credentials.renew_certificate(second.id()), Renewal::Same));
+    assert!(matches!(credentials.renew_certificate(Default::default()), Renewal::Same), "it showed none");
+    machine.put(file, &pair(), 0o600, USER);
+    assert!(matches!(credentials.renew_certificate(second.id()), Renewal::Another), "at once");
+    let third = now();
+    assert_ne!(third, second);
+    *machine.now_s.lock().unwrap() = i64::MAX / 2;
+    let why = credentials.shown_identity().unwrap_err();
+    assert!(why.kind() == ErrorKind::Denied && why.message().contains("/tmp/x509up_u1000 expired"), "{why}");
 }
 
 #[test]

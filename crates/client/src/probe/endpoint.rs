@@ -292,7 +292,7 @@ async fn greet(client: &Client, url: &Url) -> Result<(String, bool)> {
 fn shown(client: &Client, url: &Url, is_by_token: bool) -> Vec<Shown> {
     let credentials = &client.credentials;
     let token = || credentials.token().ok().flatten().map(|token| Shown::Token(token.from));
-    let certificate = || credentials.certificate().map(|name| Shown::Certificate(name.to_owned()));
+    let certificate = || credentials.certificate().map(Shown::Certificate);
     if url.has_secrets() {
         return if url.scheme().is_root() || sends_password(url) { vec![Shown::Url] } else { Vec::new() };
     }

@@ -65,6 +65,8 @@ pub(super) struct Ran {
     pub(super) has_moved: bool,
     /// It has told the end: it does nothing any more.
     pub(super) has_ended: bool,
+    /// The most bytes that it has told of.
+    pub(super) moved_bytes: u64,
 }
 
 impl Attempt<'_> {
@@ -77,7 +79,7 @@ impl Attempt<'_> {
     }
 
     /// The others' ends.
-    fn passive(&self) -> Vec<&Url> {
+    pub(super) fn passive(&self) -> Vec<&Url> {
         match self.mode {
             Mode::Pull => self.sources.clone(),
             Mode::Push => vec![self.target],
@@ -230,6 +232,7 @@ impl Attempt<'_> {
                         heard.marker(&progress);
                         ran.has_moved = true;
                         let done_bytes = heard.bytes.unwrap_or(0);
+                        ran.moved_bytes = ran.moved_bytes.max(done_bytes);
                         telling.reached(Progress { done_bytes, size_bytes: None }, connections);
                     }
                     Event::End(Ending::Success) => {

@@ -2,18 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gridlane_core::limits::{
+    THIRD_PARTY_RENEWAL_INTERVAL, THIRD_PARTY_RENEWALS_IN_VAIN_MAX, THIRD_PARTY_RENEWALS_MAX,
+};
 use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::third_party::SOURCES_FIELD;
 use gridlane_engine::{Basis, Options, Outcome};
-use gridlane_peer::Client;
+use gridlane_peer::{Client, Renewal};
 use tokio::time::sleep;
 
 use super::ends::{Seen, There, clear, exists, look_at_sources, look_at_target, refuse_itself, remove};
 use super::failure::{Failed, is_unable, of_root};
 use super::http::{Attempt, Made, Ran, Stop};
-use super::passive::credential;
+use super::passive::{credential, renewed};
 use super::proof::compare_unstated;
 use super::root::RootThirdParty;
 use super::telling::{Compared, Telling};
@@ -421,7 +424,7 @@ impl Initiator {
             lacks = lacks.or(found.lacks);
         }
         telling.uses(&sources);
-        let attempt = Attempt {
+        let mut attempt = Attempt {
             mode,
             sources,
             target,
@@ -434,6 +437,7 @@ impl Initiator {
             is_new: looked.there == There::Nothing,
         };
         let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
+        let mut renewals = Renewals::default();
         let ended = loop {
             match attempt.run(client, telling, &mut ran, stop.as_mut()).await {
                 Err(Failed::Busy(error)) if waited < options.patience => {
@@ -444,6 +448,22 @@ impl Initiator {
                         biased;
                         () = stop.as_mut() => break Err(Failed::File(stopped())),
                         () = sleep(pause) => {}
+                    }
+                }
+                Err(Failed::Way(error)) if error.kind() == ErrorKind::Denied => {
+                    let next = Self::renew(&mut attempt, task, looked, ran, &mut renewals, error);
+                    match tokio::select! { biased; () = stop.as_mut() => Err(stopped()), next = next => next }
+                    {
+                        Ok(()) => {}
+                        Err(error) => break Err(Failed::Way(error)),
+                    }
+                }
+                Err(Failed::File(error)) if error.kind() == ErrorKind::Denied => {
+                    let next = Self::renew(&mut attempt, task, looked, ran, &mut renewals, error);
+                    match tokio::select! { biased; () = stop.as_mut() => Err(stopped()), next = next => next }
+                    {
+                        Ok(()) => {}
+                        Err(error) => break Err(Failed::File(error)),
                     }
                 }
                 ended => break ended,
@@ -485,6 +505,46 @@ impl Initiator {
             self.leave(task, looked, ran).await;
         }
         Err(failed)
+    }
+
+    /// Gives the COPY other credentials for the passive servers, after one that may have been refused; `Ok`: it may be sent again,
+    /// and a server that keeps what it has goes on from there.
+    async fn renew(
+        attempt: &mut Attempt<'_>,
+        task: &Task<'_>,
+        looked: &Looked,
+        ran: Ran,
+        renewals: &mut Renewals,
+        refused: Error,
+    ) -> Result<()> {
+        if !renewals.may_be_one_more(ran.moved_bytes) {
+            return Err(refused);
+        }
+        let (mut next, mut is_another) = (Vec::new(), false);
+        for (url, before) in attempt.passive().into_iter().zip(&attempt.credentials) {
+            match renewed(task.client, url, attempt.mode, attempt.size_bytes, before.as_ref()).await {
+                Ok((found, renewal)) => {
+                    is_another |= matches!(renewal, Renewal::Another);
+                    if let Renewal::Over(_) = renewal {
+                        return Err(renewal.explain(refused));
+                    }
+                    next.push(found.value);
+                }
+                Err(why) => return Err(Renewal::Over(why).explain(refused)),
+            }
+        }
+        if !is_another {
+            return Err(refused);
+        }
+        if let Some(pause) = renewals.pause() {
+            sleep(pause).await;
+        }
+        if ran.has_begun && looked.there == There::Nothing && !task.client.http.keeps_existing(task.target) {
+            // It begins again, and may have left a part under the file's name.
+            clear(task.client, task.target, !ran.has_ended).await;
+        }
+        attempt.credentials = next;
+        Ok(())
     }
 
     /// Compares both ends of a copy that the server says it has made.
@@ -654,6 +714,35 @@ impl Initiator {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The renewals of the credentials for a passive server in one copy: never a loop, whatever both servers say.
+#[derive(Debug, Default)]
+struct Renewals {
+    count: u32,
+    /// Since the copy went on the last time.
+    in_vain: u32,
+    /// Bytes that had been told of at the last one.
+    moved_bytes: Option<u64>,
+    /// When the last one was.
+    at: Option<Instant>,
+}
+
+impl Renewals {
+    /// True if there may be another one, of a copy of which so many bytes were told of; counts it.
+    fn may_be_one_more(&mut self, moved_bytes: u64) -> bool {
+        let goes_on = self.moved_bytes.is_none_or(|before| moved_bytes > before);
+        self.in_vain = if goes_on { 1 } else { self.in_vain + 1 };
+        self.count += 1;
+        self.moved_bytes = Some(self.moved_bytes.unwrap_or(0).max(moved_bytes));
+        self.in_vain <= THIRD_PARTY_RENEWALS_IN_VAIN_MAX && self.count <= THIRD_PARTY_RENEWALS_MAX
+    }
+
+    /// The time to wait before it, if the last one was just now; notes the moment.
+    fn pause(&mut self) -> Option<Duration> {
+        let since = self.at.replace(Instant::now())?.elapsed();
+        THIRD_PARTY_RENEWAL_INTERVAL.checked_sub(since)
     }
 }
 

@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use gridlane_core::limits::{MACAROON_DEFAULT, MACAROON_MAX, THIRD_PARTY_MACAROON_BYTES_PER_S};
 use gridlane_core::{Error, Result, Secret, Url};
-use gridlane_peer::{Client, sends_password};
+use gridlane_peer::{Client, Renewal, sends_password};
 use percent_encoding::percent_decode_str;
 
 use super::terms::Mode;
@@ -20,6 +20,30 @@ pub(super) struct Credential {
     pub(super) value: Option<Secret>,
     /// Why there is none, where the user has one that cannot be passed on.
     pub(super) lacks: Option<Error>,
+}
+
+/// Finds a credential in place of one that the passive server has refused, in mid-copy or before; what there is instead. A macaroon
+/// is always another one.
+pub(super) async fn renewed(
+    client: &Client,
+    url: &Url,
+    mode: Mode,
+    size_bytes: Option<u64>,
+    refused: Option<&Secret>,
+) -> Result<(Credential, Renewal)> {
+    let token = refused.and_then(|value| value.expose().strip_prefix("Bearer ").map(Secret::new));
+    let has_token = !matches!(client.credentials.token(), Ok(None));
+    if let Some(token) = token.filter(|_| has_token)
+        && let renewal @ (Renewal::Over(_) | Renewal::Same) = client.credentials.renew_token(&token)
+    {
+        return Ok((Credential { value: refused.cloned(), lacks: None }, renewal));
+    }
+    let found = credential(client, url, mode, size_bytes).await?;
+    let is_same = match (&found.value, refused) {
+        (Some(now), Some(before)) => now == before,
+        (now, before) => now.is_none() && before.is_none(),
+    };
+    Ok((found, if is_same { Renewal::Same } else { Renewal::Another }))
 }
 
 /// Finds the credential for the passive server of `url`, for a file of so many bytes if that is known.

@@ -475,6 +475,13 @@ impl Run<'_> {
             self.given_up = Some(given_up(error));
             self.end_early();
         }
+        if error.kind() == ErrorKind::Denied
+            && !self.is_ending
+            && let Some(over) = self.shared.lister.client().credentials.over()
+        {
+            self.given_up = Some(ended(&over));
+            self.end_early();
+        }
         self.too_deep += u32::from(is_directory && job.path.names().count() >= TREE_DEPTH_MAX);
         if self.too_deep == TREE_FAILURES_ALIKE_MAX && !self.is_ending {
             let message =
@@ -575,6 +582,16 @@ async fn small_ends(small: &mut Option<Small>) -> SmallEnds {
     match small {
         Some(small) => small.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The error of a whole whose credential has ended: every other file would be refused.
+fn ended(over: &Error) -> Error {
+    let message = format!("given up, the rest was not tried: {}", over.message());
+    let error = Error::new(ErrorKind::Denied, message).fault(over.whose_fault());
+    match over.advice() {
+        Some(hint) => error.hint(hint.clone()),
+        None => error,
     }
 }
 

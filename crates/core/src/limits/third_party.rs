@@ -49,5 +49,11 @@ pub const THIRD_PARTY_CHECKSUM_BYTES_PER_S: u64 = 20_000_000;
 pub const THIRD_PARTY_LEAVE_MAX: Duration = Duration::from_secs(3);
 /// Bytes per second that a copy is taken to move at the least, for the lifetime of a macaroon.
 pub const THIRD_PARTY_MACAROON_BYTES_PER_S: u64 = 5_000_000;
+/// A client gives a copy between servers so many credentials, one after the other: a week with tokens of ten minutes.
+pub const THIRD_PARTY_RENEWALS_MAX: u32 = 1024;
+/// And so many since more bytes of it were told of: an active server tells how far it is every few seconds, and may be refused before.
+pub const THIRD_PARTY_RENEWALS_IN_VAIN_MAX: u32 = 2;
+/// The least time between two of them.
+pub const THIRD_PARTY_RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Users whose connections to other servers are kept apart, and remembered.
 pub const THIRD_PARTY_USERS_MAX: usize = 1024;

@@ -9,6 +9,7 @@ use gridlane_core::limits::{
 use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::range::{ContentRange, RangeSpec};
+use gridlane_peer::Renewal;
 use gridlane_peer::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
     redirect_loop, sends_to_directory,
@@ -62,6 +63,17 @@ enum Next {
     Elsewhere,
     /// A new connection: the one that was idle had been closed.
     Fresh,
+    /// A connection with the credential that has taken the place of a refused one.
+    Renewed,
+}
+
+/// How a lane begins with its next connection.
+#[derive(Default)]
+struct Turn {
+    /// It is a new one in any case.
+    is_fresh: bool,
+    /// A refused credential was replaced, and there has been no answer with bytes since: a second refusal is the end.
+    has_renewed: bool,
 }
 
 /// The outcome of reading.
@@ -72,13 +84,22 @@ enum Step {
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
-    let mut fresh = false;
+    let mut turn = Turn::default();
     let mut asking = lane.asks.map(DigestRequest::new);
-    for _ in 0..=REDIRECTS_MAX {
-        let outcome = connected(lane, commands, &mut asked, &mut tally, fresh, &mut asking).await;
+    let mut turns_left = REDIRECTS_MAX + 1;
+    while turns_left > 0 {
+        let outcome = connected(lane, commands, &mut asked, &mut tally, &mut turn, &mut asking).await;
         tally.tell(lane);
         match outcome {
-            Ok(next) => fresh = next == Next::Fresh,
+            // There has been an answer since the last time.
+            Ok(Next::Renewed) => {
+                (turn.is_fresh, turn.has_renewed, turns_left) = (false, true, REDIRECTS_MAX + 1);
+                lane.source.set_resolved(None);
+            }
+            Ok(next) => {
+                turn.is_fresh = next == Next::Fresh;
+                turns_left -= 1;
+            }
             Err(end) => return end,
         }
     }
@@ -91,7 +112,7 @@ async fn connected(
     commands: &mut Commands,
     asked: &mut VecDeque<ByteRange>,
     tally: &mut Tally,
-    fresh: bool,
+    turn: &mut Turn,
     asking: &mut Option<DigestRequest>,
 ) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
@@ -101,7 +122,7 @@ async fn connected(
         _ => End::Lost(Loss::Failed, Some(error)),
     };
     asking.iter_mut().for_each(DigestRequest::begin);
-    let mut connect = connect(lane, &url, fresh);
+    let mut connect = connect(lane, &url, turn.is_fresh);
     let connected = loop {
         tokio::select! {
             biased;
@@ -220,6 +241,9 @@ async fn connected(
                 return Ok(Next::Fresh);
             }
         };
+        if !turn.has_renewed && is_renewed(&connection, &step) {
+            return Ok(Next::Renewed);
+        }
         match step {
             Step::Head(Ok(response)) if asking.as_ref().is_some_and(|own| is_asked && own.is_probe()) => {
                 let Some(mut own) = asking.take() else { continue };
@@ -256,6 +280,7 @@ async fn connected(
                 let range = asked[0];
                 let begun = begin(lane, &mut connection, &url, range, &response, answers == 0).await?;
                 if matches!(begun, Begun::Bytes(_)) {
+                    turn.has_renewed = false;
                     listen(lane, &response.head).await;
                 }
                 if let Some(asking) = asking {
@@ -330,6 +355,16 @@ async fn connected(
             }
         }
     }
+}
+
+/// True if the server refuses the credential of the oldest request, and another one has taken its place.
+fn is_renewed(connection: &Connection, step: &Step) -> bool {
+    let renewal = match step {
+        Step::Head(Ok(response)) => connection.renewal(&response.head),
+        Step::Head(Err(error)) | Step::Body(Err(error)) => connection.renewal_of_certificate(error),
+        Step::Body(Ok(_)) => return false,
+    };
+    matches!(renewal, Renewal::Another)
 }
 
 /// Connects in a task of its own, which goes on when the handle is dropped: the next copy finds the connection.
@@ -511,6 +546,7 @@ async fn begin(
             }
             Ok(None) => {
                 let error = connection.refused(url, head).await.endpoint(url);
+                let error = connection.renewal(head).explain(error);
                 lane.source.set_resolved(None);
                 Err(refused(head.status.code(), error, head.retry_after(SystemTime::now())))
             }

@@ -227,7 +227,7 @@ impl Reader<'_> {
             Ended::Refused(of, error) => {
                 let request = RequestId(of);
                 let Some(asked) = self.asked.get_mut(&request).filter(|asked| asked.is_vector) else {
-                    return Err(reads::refused(error));
+                    return Err(self.reads.refused(&self.lane.shared.client, error));
                 };
                 let has_no_vectors = error.kind() == ErrorKind::Unsupported;
                 // It has none of them: a limit of its own, or one range that it does not like.

@@ -15,6 +15,7 @@ use gridlane_core::limits::{
     SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
 };
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Hint, Result, Url};
+use gridlane_peer::Renewal;
 use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 use gridlane_peer::patience::timeout;
 
@@ -29,6 +30,8 @@ enum Invited {
     Elsewhere(Url),
     /// Nothing: the connection had been closed before.
     Stale,
+    /// It refuses the credential, and another one has taken its place.
+    Renewed,
 }
 
 /// A PUT that is begun, written and finished.
@@ -114,22 +117,26 @@ impl Upload {
             self.state = State::Held(Vec::with_capacity(size_bytes as usize));
             return Ok(());
         }
-        let mut fresh = false;
-        for _ in 0..=REDIRECTS_MAX {
-            match self.invite(size_bytes, fresh).await? {
+        let (mut fresh, mut may_renew) = (false, true);
+        for _ in 0..=REDIRECTS_MAX + 1 {
+            match self.invite(size_bytes, fresh, may_renew).await? {
                 Invited::Now(connection) => {
                     self.state = State::Open(connection);
                     return Ok(());
                 }
                 Invited::Elsewhere(next) => (self.url, fresh) = (next, false),
                 Invited::Stale => fresh = true,
+                Invited::Renewed => {
+                    (self.url, fresh, may_renew) = (self.origin.clone(), false, false);
+                }
             }
         }
         Err(gridlane_peer::http::redirect_loop().endpoint(&self.url))
     }
 
-    /// Asks one server, on a new connection if that must be, whether it takes the file.
-    async fn invite(&self, size_bytes: u64, fresh: bool) -> Result<Invited> {
+    /// Asks one server, on a new connection if that must be, whether it takes the file. `may_renew`: no refused credential was
+    /// replaced yet.
+    async fn invite(&self, size_bytes: u64, fresh: bool, may_renew: bool) -> Result<Invited> {
         let mut connection =
             self.client.connect(&self.origin, &self.url, Purpose::Upload, fresh).await?.connection;
         let request =
@@ -142,6 +149,16 @@ impl Upload {
             // 100, or silence: an old server that does not know the header waits for the body.
             Ok(Ok(None)) | Err(_) => Ok(Invited::Now(Box::new(connection))),
             Ok(Err(error)) if connection.was_stale(&error) => Ok(Invited::Stale),
+            Ok(Err(error))
+                if may_renew && matches!(connection.renewal_of_certificate(&error), Renewal::Another) =>
+            {
+                Ok(Invited::Renewed)
+            }
+            Ok(Ok(Some(response)))
+                if may_renew && matches!(connection.renewal(&response.head), Renewal::Another) =>
+            {
+                Ok(Invited::Renewed)
+            }
             Ok(Err(error)) => Err(error.endpoint(&self.url)),
             Ok(Ok(Some(response))) => {
                 match self.client.lead("PUT", &self.origin, &self.url, &response.head)? {
@@ -256,7 +273,10 @@ impl Upload {
                 let message = format!("the server cannot put a file there: {said}");
                 Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint(Hint::MakeDirectory)
             }
-            _ => connection.refused_saying(&self.url, &response.head, &said),
+            _ => {
+                let refused = connection.refused_saying(&self.url, &response.head, &said);
+                connection.renewal(&response.head).explain(refused)
+            }
         }
         .http_status(response.head.status.code())
         .endpoint(&self.url)

@@ -197,6 +197,7 @@ fn settings(
         may: Grants::READ,
         vo: None,
         audiences: Vec::new(),
+        clock_skew_s: 60,
     }];
     auth.audiences = vec![AUDIENCE.to_owned()];
     let source: Arc<dyn KeySource> = Arc::<Iam>::clone(iam);

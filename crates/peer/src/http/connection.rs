@@ -14,7 +14,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Speaks, Url};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Proxy, Route, Speech, Stream};
+use gridlane_net::{IdentityId, Proxy, Route, Speech, Stream};
 use gridlane_sys::ReusedBuf;
 use gridlane_sys::tcp::TcpInfo;
 use tokio::task::coop::consume_budget;
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::refusal::{self, Shown, User, WANTS_TLS};
 use super::request::Request;
+use crate::credentials::Renewal;
 use crate::forwarded::Field;
 use crate::patience::Patience;
 use crate::pool;
@@ -64,8 +65,8 @@ pub struct Connection {
     end: usize,
     /// Bytes that one read may bring ahead.
     ahead_step_bytes: usize,
-    /// True for each unanswered request that was HEAD, oldest first.
-    unanswered: VecDeque<bool>,
+    /// The unanswered requests, oldest first.
+    unanswered: VecDeque<Unanswered>,
     body: Body,
     closes: bool,
     /// True if a request was begun and perhaps not sent to its end.
@@ -82,12 +83,20 @@ pub struct Connection {
     idle_max: Option<Duration>,
     /// Credentials of the user that may be shown on it.
     user: User,
-    /// Credentials that the last request has shown.
+    /// Credentials that the request has shown whose answer has come last.
     shown: Shown,
     /// True if an answer has ever come on it.
     is_understood: bool,
     /// Finds out what the server speaks, where it is the server that is at the other end, without TLS.
     speech: Option<Speech>,
+}
+
+/// A request whose answer has not come.
+struct Unanswered {
+    /// Its answer has no body, whatever its head says.
+    is_head: bool,
+    /// The credentials that it has shown.
+    shown: Shown,
 }
 
 /// The end of the sending of a part of a body.
@@ -254,13 +263,14 @@ impl Connection {
             None if !request.has_credentials() => self.user.token()?,
             _ => None,
         };
-        self.shown = self.user.shown(request, proxy, token.as_ref());
+        let shown = self.user.shown(request, proxy, token.as_ref());
         let fields: Vec<&Field> = self.user.fields().collect();
         let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret), &fields)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.
-        self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
+        let is_head = matches!(request.method, "HEAD" | "CONNECT");
+        self.unanswered.push_back(Unanswered { is_head, shown });
         Ok(bytes)
     }
 
@@ -465,10 +475,11 @@ impl Connection {
     }
 
     fn begin(&mut self, head: ResponseHead) -> Result<Response> {
-        let was_head = self
+        let Unanswered { is_head: was_head, shown } = self
             .unanswered
             .pop_front()
             .ok_or_else(|| Error::new(ErrorKind::Protocol, "the server sent an answer without a request"))?;
+        self.shown = shown;
         self.is_doubtful = was_head
             && !head.status.is_success()
             && head.content_length().is_ok_and(|length| length != Some(0));
@@ -624,6 +635,29 @@ impl Connection {
     /// The same, when the first line has been read.
     pub fn refused_saying(&self, url: &Url, head: &ResponseHead, said: &str) -> Error {
         refusal::error(head, said, url, &self.shown, SystemTime::now())
+    }
+
+    /// What there is in place of the credential of the request whose answer has come last, if that answer refuses it: the same
+    /// request may be made once more, on another connection of the client, if there is [another](Renewal::Another).
+    pub fn renewal(&self, head: &ResponseHead) -> Renewal {
+        match head.status.code() {
+            401 | 403 => self.user.renewal(&self.shown, self.identity()),
+            _ => Renewal::Same,
+        }
+    }
+
+    /// The same for a connection that has ended with `error`: a server may take the certificate of a connection and end it
+    /// when the first request comes (with TLS 1.3 it says so after the handshake).
+    pub fn renewal_of_certificate(&self, error: &Error) -> Renewal {
+        match (error.kind(), self.user.credentials().certificate()) {
+            (ErrorKind::Denied, Some(_)) => self.user.credentials().renew_certificate(self.identity()),
+            _ => Renewal::Same,
+        }
+    }
+
+    /// The identity that it belongs to.
+    fn identity(&self) -> IdentityId {
+        self.home.as_ref().map(|home| home.key().identity().id()).unwrap_or_default()
     }
 
     /// The text of a server's answer to the last request for `url`, without the secrets that it was shown.

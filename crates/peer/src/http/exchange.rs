@@ -6,7 +6,7 @@ use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX}
 use gridlane_core::{Backoff, Boxed, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
+use gridlane_net::{Dialer, Dialled, IdentityId, Reached, Route, Stream};
 
 use super::connection::{Connection, Home, Response};
 use super::quirks::KnownQuirks;
@@ -14,7 +14,7 @@ use super::redirect::{follow, redirect_loop, travels};
 use super::refusal::User;
 use super::request::Request;
 use super::tunnel;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, Renewal};
 use crate::memory::Asked;
 use crate::patience::timeout;
 use crate::pool::{self, Purpose};
@@ -74,6 +74,8 @@ pub struct Exchange {
     pub url: Url,
     /// The redirects that led there: the URLs that answered, and the fields of their answers.
     pub redirects: Vec<(Url, Headers)>,
+    /// What there is in place of the credential that this answer refuses.
+    renewal: Renewal,
 }
 
 impl Client {
@@ -200,7 +202,7 @@ impl Client {
             let message = format!("{}:// is not HTTP", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let route = self.dialer.route(url)?.of_identity(&user.identity());
+        let route = self.dialer.route(url)?.of_identity(&user.identity()?);
         user.check_way(url, &route)?;
         Ok(route)
     }
@@ -276,20 +278,38 @@ impl Client {
             let mut at = request.url.clone();
             let (mut headers, mut secrets) = (request.headers.clone(), request.secrets.clone());
             let mut redirects = Vec::new();
-            for _ in 0..=REDIRECTS_MAX {
+            // A refused credential is replaced once.
+            let mut has_renewed = false;
+            while redirects.len() <= REDIRECTS_MAX {
                 let once = Request { url: &at, headers, secrets, ..request.clone() };
                 // The time that other servers need is not this one's.
                 let user = User::of(&self.credentials, request.url, &at);
                 let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
                 User::check_request(&once, &at, &route)?;
                 let home = self.pool.home(route, purpose).await;
+                let identity = home.key().identity().id();
                 let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
+                    Ok(Err(error)) if !has_renewed && self.has_renewed_certificate(&error, identity) => {
+                        has_renewed = true;
+                        (headers, secrets) = (once.headers, once.secrets);
+                        continue;
+                    }
                     Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                     Err(_) => {
                         let message = format!("no answer within {} s", answer_max.as_secs_f64());
                         return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                     }
                 };
+                let is_refused = matches!(exchange.response.head.status.code(), 401 | 403);
+                if is_refused && !has_renewed {
+                    exchange.renewal = exchange.connection.renewal(&exchange.response.head);
+                    if matches!(exchange.renewal, Renewal::Another) {
+                        has_renewed = true;
+                        (headers, secrets) = (once.headers, once.secrets);
+                        exchange.finish().await;
+                        continue;
+                    }
+                }
                 let Some(next) = self.lead(request.method, request.url, &at, &exchange.response.head)? else {
                     exchange.redirects = redirects;
                     return Ok(exchange);
@@ -306,6 +326,12 @@ impl Client {
             }
             Err(redirect_loop().endpoint(request.url))
         })
+    }
+
+    /// True if a connection of `identity` was refused for its certificate, and another one has taken its place.
+    fn has_renewed_certificate(&self, error: &Error, identity: IdentityId) -> bool {
+        error.kind() == ErrorKind::Denied
+            && matches!(self.credentials.renew_certificate(identity), Renewal::Another)
     }
 
     /// The error of a redirect from `at` to a server that may not see the secrets of a request.
@@ -337,7 +363,8 @@ impl Client {
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
             self.quirks.learn(&self.asked(request.url), |quirks| quirks.keeps_existing = true);
         }
-        Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
+        let (url, redirects, renewal) = (request.url.clone(), Vec::new(), Renewal::Same);
+        Ok(Exchange { connection, response, url, redirects, renewal })
     }
 }
 
@@ -390,6 +417,7 @@ impl Exchange {
     /// that the connection can be used again.
     pub async fn into_error(mut self) -> Error {
         let error = self.connection.refused(&self.url, &self.response.head).await.endpoint(&self.url);
+        let error = self.renewal.clone().explain(error);
         self.finish().await;
         error
     }

@@ -8,12 +8,12 @@ use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Scheme, Secret, Speaks, Url};
 use gridlane_dav::ResponseHead;
-use gridlane_net::{Identity, Proxy, Route};
+use gridlane_net::{Identity, IdentityId, Proxy, Route};
 use percent_encoding::percent_decode_str;
 
 use super::request::Request;
 use super::status::status_error;
-use crate::credentials::{Credentials, Token, sends_password};
+use crate::credentials::{Credentials, Renewal, Token, sends_password};
 use crate::forwarded::{Field, GIVEN};
 
 /// Characters of a server's `WWW-Authenticate` that are looked at, and of a text in it that are shown.
@@ -100,6 +100,11 @@ impl User {
         User { credentials: credentials.clone(), may, given }
     }
 
+    /// What may be shown, somewhere.
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
     fn may_see(&self) -> bool {
         matches!(self.may, May::All | May::Given)
     }
@@ -132,8 +137,17 @@ impl User {
     }
 
     /// The identity that a connection belongs to on which it is shown.
-    pub(super) fn identity(&self) -> Identity {
-        if self.may_see() { self.credentials.identity().clone() } else { Identity::default() }
+    pub(super) fn identity(&self) -> Result<Identity> {
+        if self.may_see() { self.credentials.shown_identity() } else { Ok(Identity::default()) }
+    }
+
+    /// What there is in place of the credential that a request has shown on a connection of `identity`, and that was refused.
+    pub(super) fn renewal(&self, shown: &Shown, identity: IdentityId) -> Renewal {
+        match (&shown.what, shown.secrets.first()) {
+            (What::Token(_), Some(token)) => self.credentials.renew_token(token),
+            (What::Certificate(_), _) => self.credentials.renew_certificate(identity),
+            _ => Renewal::Same,
+        }
     }
 
     /// The token to show.
@@ -152,10 +166,9 @@ impl User {
             (None, May::NotInClear) => What::NotInClear,
             (None, May::NotThere) => What::NotThere,
             (None, May::GivenElsewhere) => What::GivenElsewhere,
-            (None, May::All | May::Given) => self
-                .credentials
-                .certificate()
-                .map_or(What::Nothing, |name| What::Certificate(name.to_owned())),
+            (None, May::All | May::Given) => {
+                self.credentials.certificate().map_or(What::Nothing, What::Certificate)
+            }
         };
         let given = self.all_fields().filter(|field| field.is_secret).map(|field| &field.value);
         let given = given.chain(request.secrets.iter().map(|(_, value)| value));

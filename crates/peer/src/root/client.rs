@@ -26,7 +26,7 @@ use super::server::Server;
 use super::sss::Sss;
 use super::status::{malformed, said};
 use super::substreams::{SharedSession, SubStream};
-use crate::credentials::{Credentials, Token};
+use crate::credentials::{Credentials, Renewal, Token};
 use crate::patience::Patience;
 use crate::pool::{self, Purpose};
 
@@ -241,13 +241,21 @@ impl Client {
             }
             let mut way = Way::new(url.clone());
             let (mut was_sent, mut has_taken) = (false, false);
+            // What was shown last; a credential that is refused is replaced once.
+            let (mut shown, mut has_renewed) = (Presented::default(), false);
             let (began, mut backoff) = (Instant::now(), Backoff::new());
             loop {
                 let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
                 let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
                 let request = make(PathArg::with_cgi(way.at.wire_path(), cgi), way.was_led());
-                let came =
-                    self.ask(&way, purpose, (&request, expect), take, &mut was_sent, &mut has_taken).await;
+                let asked = (&request[..], expect);
+                let came = match self.present(&way) {
+                    Ok(now) => {
+                        shown = now;
+                        self.ask((&way, &shown), purpose, asked, take, &mut was_sent, &mut has_taken).await
+                    }
+                    Err(error) => Err(error.endpoint(&way.at)),
+                };
                 let (error, code) = match came {
                     Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                     Ok(Came::Elsewhere(redirect)) => {
@@ -260,6 +268,13 @@ impl Client {
                 let error = match error.endpoint_text() {
                     Some(_) => error,
                     None => error.endpoint(&way.at),
+                };
+                let error = match self.renewal(&error, code, &shown) {
+                    Renewal::Another if !has_renewed && !has_taken => {
+                        has_renewed = true;
+                        continue;
+                    }
+                    renewal => renewal.explain(error),
                 };
                 let may_come = purpose == Purpose::Request && began.elapsed() < self.connect_max;
                 if error.is_unreached() && may_come && way.is_at_origin() {
@@ -283,16 +298,16 @@ impl Client {
     /// request.
     async fn ask(
         &self,
-        way: &Way,
+        (way, shown): (&Way, &Presented),
         purpose: Purpose,
         (request, expect): (&[u8], Expect),
         take: &mut Take<'_>,
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let server = Server::of(&way.at, self.identity_for(way).id()).for_copies(self.is_for_copies);
+        let server = Server::of(&way.at, shown.identity.id()).for_copies(self.is_for_copies);
         let home = self.pool.home(server, purpose).await;
-        let token = self.token_for(way).map_err(|error| error.endpoint(&way.at))?;
+        let token = shown.token.clone();
         let mut waited = Duration::ZERO;
         *was_sent = false;
         let idle = match way.token {
@@ -308,12 +323,12 @@ impl Client {
                 match connection.send(request, &[], expect).await {
                     Ok(stream) => (connection, stream),
                     Err(error) if connection.was_stale(&error) && is_repeatable(request) => {
-                        self.connect(way, &home, (request, expect), was_sent).await?
+                        self.connect((way, shown), &home, (request, expect), was_sent).await?
                     }
                     Err(error) => return Err(error),
                 }
             }
-            None => self.connect(way, &home, (request, expect), was_sent).await?,
+            None => self.connect((way, shown), &home, (request, expect), was_sent).await?,
         };
         for session in self.quirks.learn(home.key(), Quirks::take_lost) {
             // Its answer does not matter: it does not know the session any more, or ends it by itself. A connection that
@@ -361,7 +376,8 @@ impl Client {
                     return Err(Error::new(ErrorKind::Protocol, message));
                 }
                 Err(error) if connection.was_stale(&error) && !*has_taken && is_repeatable(request) => {
-                    (connection, stream) = self.connect(way, &home, (request, expect), was_sent).await?;
+                    (connection, stream) =
+                        self.connect((way, shown), &home, (request, expect), was_sent).await?;
                     patience = Patience::new(self.answer_max);
                 }
                 Err(error) => return Err(error),
@@ -415,7 +431,7 @@ impl Client {
     /// A new session, on which `request` has been sent. `was_sent`, see [`ask`](Client::ask).
     async fn connect(
         &self,
-        way: &Way,
+        (way, shown): (&Way, &Presented),
         home: &Home,
         (request, expect): (&[u8], Expect),
         was_sent: &mut bool,
@@ -429,7 +445,7 @@ impl Client {
             false if is_repeatable(request) || quirks.takes_flights => Flight::Whole,
             false => Flight::Login,
         };
-        let opened = match self.open_session(way, flight, request, expect).await {
+        let opened = match self.open_session((way, shown), flight, request, expect).await {
             Ok(opened) => {
                 self.quirks.learn(server, |quirks| quirks.takes_flights |= flight != Flight::Steps);
                 Ok(opened)
@@ -446,7 +462,7 @@ impl Client {
                 match error {
                     Some(error) if flight == Flight::Steps || !is_safe => Err(error),
                     _ => {
-                        let opened = self.open_session(way, Flight::Steps, request, expect).await;
+                        let opened = self.open_session((way, shown), Flight::Steps, request, expect).await;
                         let opened = opened.map_err(|unopened| match unopened {
                             Unopened::Closed(error) | Unopened::Failed(error) => error,
                             Unopened::StepByStep => {
@@ -471,7 +487,7 @@ impl Client {
 
     async fn open_session(
         &self,
-        way: &Way,
+        (way, shown): (&Way, &Presented),
         flight: Flight,
         request: &[u8],
         expect: Expect,
@@ -485,7 +501,7 @@ impl Client {
             *id = stream.0;
         }
         let mut login = login_user();
-        let token = self.token_for(way).map_err(failed)?;
+        let token = shown.token.clone();
         login.token = token.as_ref().map(secret);
         if let Some((user, _)) = way.at.credentials() {
             login.login = user.as_bytes().to_vec();
@@ -500,7 +516,7 @@ impl Client {
         let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
         let opening = Opening::new(login, aim, flight, must_tls, first).with_methods(methods);
         let route = self.dialer.route(&way.at).map_err(failed)?;
-        let route = route.of_identity(&self.identity_for(way));
+        let route = route.of_identity(&shown.identity);
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
@@ -525,14 +541,27 @@ impl Client {
         !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
     }
 
-    /// The identity of connections to where a request has come to.
-    fn identity_for(&self, way: &Way) -> Identity {
-        if self.may_show(way) { self.credentials.identity().clone() } else { Identity::default() }
+    /// What is shown where a request has come to.
+    fn present(&self, way: &Way) -> Result<Presented> {
+        if !self.may_show(way) {
+            return Ok(Presented::default());
+        }
+        let token = self.credentials.login_token(&way.origin)?;
+        Ok(Presented { identity: self.credentials.shown_identity()?, token })
     }
 
-    /// The token to show where a request has come to.
-    fn token_for(&self, way: &Way) -> Result<Option<Token>> {
-        if self.may_show(way) { self.credentials.login_token(&way.origin) } else { Ok(None) }
+    /// What there is in place of a credential with which a request has failed.
+    fn renewal(&self, error: &Error, code: Option<ErrorCode>, shown: &Presented) -> Renewal {
+        let is_refused = match code {
+            Some(code) => matches!(code, ErrorCode::NOT_AUTHORIZED | ErrorCode::AUTH_FAILED),
+            // The login failed, or TLS for the certificate.
+            None => error.kind() == ErrorKind::Denied,
+        };
+        match &shown.token {
+            _ if !is_refused || self.credentials.are_given() => Renewal::Same,
+            Some(token) => self.credentials.renew_token(&token.secret),
+            None => self.credentials.renew_certificate(shown.identity.id()),
+        }
     }
 
     /// Further ways to log in where a request has come to.
@@ -544,6 +573,14 @@ impl Client {
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {
         Shown { credentials: &self.credentials, may_show: self.may_show(way), token, at: &way.at }
     }
+}
+
+/// What a session shows of the user.
+#[derive(Clone, Default)]
+struct Presented {
+    /// To whom its connections belong, with the certificate.
+    identity: Identity,
+    token: Option<Token>,
 }
 
 fn secret(token: &Token) -> Secret {

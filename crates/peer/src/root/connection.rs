@@ -20,6 +20,7 @@ use gridlane_xrd::{PathId, StreamId, ztn};
 
 use super::server::Server;
 use super::status::{malformed, said, status_error};
+use crate::credentials::{Credentials, Renewal};
 use crate::http::{without, without_secrets};
 use crate::patience::Patience;
 use crate::pool::{self, Rests};
@@ -272,6 +273,16 @@ impl Connection {
     /// The identity that it belongs to.
     pub(super) fn identity(&self) -> IdentityId {
         self.wire.as_ref().map(|wire| wire.identity).unwrap_or_default()
+    }
+
+    /// What there is in place of the credential of its session, among these, if `error` refuses it.
+    pub fn renewal(&self, credentials: &Credentials, error: &Error) -> Renewal {
+        let is_of_user = !self.identity().is_anonymous() && error.kind() == ErrorKind::Denied;
+        let Some(wire) = self.wire.as_ref().filter(|_| is_of_user) else { return Renewal::Same };
+        match &wire.token {
+            Some(token) => credentials.renew_token(token),
+            None => credentials.renew_certificate(wire.identity),
+        }
     }
 
     /// Sets its place when it is not needed any more.

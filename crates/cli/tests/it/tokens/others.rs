@@ -27,6 +27,7 @@ fn ours(token: &str, signer: &Signer) -> Result<TokenIdentity, Refusal> {
         may: Grants::ADMIN,
         vo: None,
         audiences: Vec::new(),
+        clock_skew_s: 60,
     };
     let keys = KeySet::read(json!({"keys": [signer.jwk()]}).to_string().as_bytes()).unwrap();
     token::verify(token, &[issuer], |_| Some(Arc::new(keys)), &[SERVER.to_owned()], now_s())

@@ -405,3 +405,28 @@ fn what_a_server_says_of_others_and_of_files_does_not_make_it_unable() {
         assert_eq!(initiator.lock().unable.len(), usize::from(is_unable), "{status} {mode}");
     }
 }
+
+#[test]
+fn credentials_are_renewed_while_the_copy_goes_on_and_never_in_a_loop() {
+    let mut renewals = Renewals::default();
+    assert!((1..100).all(|moved_bytes| renewals.may_be_one_more(moved_bytes)));
+    // The server begins again and again, and comes no further.
+    let in_vain = (0..100).filter(|_| renewals.may_be_one_more(50)).count();
+    assert_eq!(in_vain, THIRD_PARTY_RENEWALS_IN_VAIN_MAX as usize - 1);
+    let mut renewals = Renewals::default();
+    let most = (0..u64::from(2 * THIRD_PARTY_RENEWALS_MAX)).filter(|moved| renewals.may_be_one_more(*moved));
+    assert_eq!(most.count(), THIRD_PARTY_RENEWALS_MAX as usize);
+    assert_eq!(renewals.pause(), None, "the first one is at once");
+    assert!(renewals.pause().is_some_and(|pause| pause <= THIRD_PARTY_RENEWAL_INTERVAL));
+}
+
+/// The active server is refused by the passive one in the middle, and the user has the same credential still, or none.
+#[tokio::test]
+async fn a_refused_copy_is_not_asked_for_again_without_another_credential() {
+    let error = Error::new(ErrorKind::Denied, "the token expired");
+    let client = crate::connect(Trust::default());
+    let url = Url::parse_absolute("https://se.example/f").unwrap();
+    let found = renewed(&client, &url, Mode::Pull, None, None).await.unwrap();
+    assert!(matches!(found.1, Renewal::Same) && found.0.value.is_none());
+    assert_eq!(found.1.explain(error.clone()).message(), error.message());
+}

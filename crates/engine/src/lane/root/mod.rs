@@ -175,7 +175,7 @@ impl Reader<'_> {
             }
             // Reads end early where the file does.
             Ended::Short => Err(self.lane.changed("it was longer when it was opened")),
-            Ended::Refused(_, error) => Err(reads::refused(error)),
+            Ended::Refused(_, error) => Err(self.reads.refused(&self.lane.client, error)),
             Ended::Limits(..) => Ok(()),
         }
     }

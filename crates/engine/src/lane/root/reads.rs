@@ -11,6 +11,7 @@ use std::time::Duration;
 use gridlane_core::limits::{IO_BYTES, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
 use gridlane_peer::root::{Connection, MainStream, Next, OpenFile, SharedSession, SubStream, status_error};
+use gridlane_peer::{Client, Renewal};
 use gridlane_plan::Loss;
 use gridlane_sys::ReusedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging, VectorReader};
@@ -499,6 +500,22 @@ impl Reads {
         self.read(Chunk { is_paged: true, is_retry: true, ..Chunk::new(of, wanted) })
     }
 
+    /// What a read that the server has refused means for the lane: where the credential of the session is refused, and there is
+    /// another one now, a session that shows it may do.
+    pub(crate) fn refused(&mut self, client: &Client, error: Error) -> End {
+        let credentials = &client.credentials;
+        let renewal = self.file.connection().map(|connection| connection.renewal(credentials, &error));
+        match renewal.unwrap_or(Renewal::Same) {
+            Renewal::Another => {
+                // Nor does another lane join this one.
+                self.shared.upgrade().iter().for_each(|shared| shared.refuse());
+                self.file.lost();
+                End::Lost(Loss::Ended, None)
+            }
+            renewal => refused(renewal.explain(error)),
+        }
+    }
+
     fn broken(&self, error: Error) -> End {
         let error = match error.endpoint_text() {
             Some(_) => error,
@@ -528,7 +545,7 @@ fn limits(text: &[u8]) -> Ended {
 }
 
 /// The end of a lane whose read was refused.
-pub(crate) fn refused(error: Error) -> End {
+fn refused(error: Error) -> End {
     match error.kind() {
         ErrorKind::Busy => End::Lost(Loss::Busy { wait: None }, Some(error)),
         ErrorKind::Denied | ErrorKind::Unsupported => End::Dead { error, forget: false },

@@ -14,6 +14,7 @@ use gridlane_core::limits::{
 use gridlane_core::{ByteRange, Error, ErrorKind, Result, Url};
 use gridlane_dav::RangeList;
 use gridlane_dav::range::RangeSpec;
+use gridlane_peer::Renewal;
 use gridlane_peer::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
     redirect_loop, sends_to_directory,
@@ -490,8 +491,14 @@ impl Reader<'_> {
                     source.set_resolved(Some(next));
                     Ok(Begun::Again(Next::Elsewhere))
                 }
+                // Each move is with another credential, and their number has a bound.
+                Ok(None) if matches!(connection.renewal(head), Renewal::Another) => {
+                    source.set_resolved(None);
+                    Ok(Begun::Again(Next::Elsewhere))
+                }
                 Ok(None) => {
                     let error = connection.refused(&self.url, head).await.endpoint(&self.url);
+                    let error = connection.renewal(head).explain(error);
                     source.set_resolved(None);
                     Err(refused(head.status.code(), error, head.retry_after(SystemTime::now())))
                 }

@@ -104,6 +104,7 @@ fn settings(web: &Arc<Web>) -> AuthSettings {
         may: Grants::ADMIN,
         vo: None,
         audiences: Vec::new(),
+        clock_skew_s: 60,
     };
     let source: Arc<dyn KeySource> = Arc::<Web>::clone(web);
     AuthSettings {

@@ -174,6 +174,7 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
             may: Grants::ADMIN,
             vo: None,
             audiences: Vec::new(),
+            clock_skew_s: 60,
         }];
         auth.audiences = vec![SERVER.to_owned()];
         auth.key_source = Some(source);

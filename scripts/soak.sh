@@ -1,0 +1,12 @@
+#!/bin/sh
+# Copies of every kind beside tokens that last for 20 seconds and are renewed on the way: ten minutes of what `make test` does
+# for one. Prints how many copies there were, and how late each of the slow ones was.
+#
+# SOAK_SECONDS: another time, of at least 30.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/env.sh
+
+GRIDLANE_SOAK_SECONDS=${SOAK_SECONDS:-600}
+export GRIDLANE_SOAK_SECONDS
+exec cargo test --locked --package gridlane-cli --test it renewal:: -- --nocapture
