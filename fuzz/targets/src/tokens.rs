@@ -36,7 +36,7 @@ static SIGNER: LazyLock<(EcdsaKeyPair, Arc<KeySet>)> = LazyLock::new(|| {
 static ISSUERS: LazyLock<[Issuer; 1]> = LazyLock::new(|| {
     let base = ResourcePath::parse("/data/vo").unwrap_or_default();
     let may = Grants::READ.with(Grants::LIST).with(Grants::WRITE);
-    [Issuer { url: ISSUER.to_owned(), base, may, vo: None, audiences: Vec::new() }]
+    [Issuer { url: ISSUER.to_owned(), base, may, vo: None, audiences: Vec::new(), clock_skew_s: 60 }]
 });
 
 fn verified(token: &str) -> Result<TokenIdentity, Refusal> {

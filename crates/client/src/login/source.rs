@@ -359,8 +359,7 @@ impl TokenSource for LoginSource {
     fn refused(&self, token: &Secret) -> Result<Option<Token>> {
         let now_s = now_s();
         let is_new = self.state().access.as_ref().is_some_and(|access| {
-            let lifetime_s =
-                access.ends_s.map_or(i64::MAX, |ends_s| ends_s.saturating_sub(access.began_s));
+            let lifetime_s = access.ends_s.map_or(i64::MAX, |ends_s| ends_s.saturating_sub(access.began_s));
             let age_s = now_s.saturating_sub(access.began_s);
             // A clock that was put back makes nothing new.
             access.secret == *token && (0..LOGIN_RETRY_S.min(lifetime_s / 2)).contains(&age_s)
