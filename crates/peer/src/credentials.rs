@@ -114,11 +114,7 @@ impl Renewal {
     pub fn explain(self, refused: Error) -> Error {
         match self {
             Renewal::Over(why) if !refused.message().contains(why.message()) => {
-                let told = refused.more(why.message());
-                match why.advice() {
-                    Some(hint) => told.hint(hint.clone()),
-                    None => told,
-                }
+                refused.more(why.message()).hint("renew it: once it is there, the same command may go on")
             }
             _ => refused,
         }
