@@ -26,17 +26,17 @@ pub struct ClientCredential {
 }
 
 impl ClientCredential {
-    /// A chain (DER, the first certificate in front) with the first one's key (PKCS#8 in DER).
+    /// A chain (DER, the first certificate in front) with the first one's key (PKCS#8 or PKCS#1, in DER).
     ///
     /// `issuer_hash`: eight digits, as OpenSSL has them, of the name of the authority that the chain ends at. `name` is
     /// for people: `the proxy of /tmp/x509up_u1000`. Refused where the key is no RSA key.
     pub fn new(
         chain: &[Vec<u8>],
-        key_pkcs8: &[u8],
+        key: &[u8],
         issuer_hash: &str,
         name: &str,
     ) -> Result<ClientCredential, Refusal> {
-        let key = private_key(key_pkcs8, name)?;
+        let key = private_key(key, name)?;
         let public_key = key.public_key_to_pem().map_err(failed("writing the public key"))?;
         let chain = chain.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect();
         Ok(ClientCredential { chain, key, public_key, issuer_hash: issuer_hash.to_owned() })
@@ -79,7 +79,7 @@ impl Client {
             .with(Kind::CRYPTO_MODULE, module)
             .with_number(Kind::VERSION, VERSION)
             .with(Kind::ISSUER_HASH, format!("{}.0", credential.issuer_hash))
-            .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS } else { 0 })
+            .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS | offers::WANTS_TO } else { 0 })
             .with(Kind::MAIN, main);
         let client = Client { credential, delegates, pads: parameters.pads, tag, proved: None };
         Ok((client, message.encode()))

@@ -10,13 +10,14 @@ use gridlane_core::{
 use gridlane_net::{Dialer, Identity, IdentityId};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
-use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repeatable};
+use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Method, Opening, Said, is_repeatable};
 use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
 use gridlane_xrd::request::{Endsess, Locate, Open, Query};
 use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
+use super::gsi;
 use super::login_user::login_user;
 use super::names::Names;
 use super::quirks::{KnownQuirks, Quirks};
@@ -203,8 +204,9 @@ impl Client {
         let aim = Aim::Bind(shared.session.id);
         let opening = Opening::new(login_user(), aim, flight, shared.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
+        let (answers, failure) = (Answers::default(), gsi::Failure::default());
         let opened =
-            Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
+            Connection::open(&self.dialer, &route, &way.at, opening, (answers, false, &failure)).await;
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Closed(error) | Unopened::Failed(error) => error,
             Unopened::StepByStep => Error::new(ErrorKind::Denied, "the session cannot be bound to like that"),
@@ -327,8 +329,7 @@ impl Client {
             match self.hear(&mut connection, (stream, expect), &mut patience, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
-                    let login =
-                        Login { is_tls: connection.is_tls(), is_by_token: connection.session().is_by_token };
+                    let login = Login { is_tls: connection.is_tls(), method: connection.session().method };
                     let error = self.shown(way, token).error(&answer, login);
                     return Ok(Came::Failed(error, Some(answer.code)));
                 }
@@ -496,10 +497,13 @@ impl Client {
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
         let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
-        let opening = Opening::new(login, aim, flight, must_tls, first);
-        let route = self.dialer.route(&way.at).map_err(failed)?;
-        let route = route.of_identity(&self.identity_for(way));
-        let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
+        let identity = self.identity_for(way);
+        let failure = gsi::Failure::default();
+        let methods = self.methods(way, &identity, &failure);
+        let opening = Opening::new(login, aim, flight, must_tls, first).with_methods(methods);
+        let route = self.dialer.route(&way.at).map_err(failed)?.of_identity(&identity);
+        let opened =
+            Connection::open(&self.dialer, &route, &way.at, opening, (answers, asks, &failure)).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),
@@ -531,6 +535,15 @@ impl Client {
     /// The token to show where a request has come to.
     fn token_for(&self, way: &Way) -> Result<Option<Token>> {
         if self.may_show(way) { self.credentials.login_token(&way.origin) } else { Ok(None) }
+    }
+
+    /// The ways of authentication by the certificate that is shown there now.
+    fn methods(&self, way: &Way, identity: &Identity, failure: &gsi::Failure) -> Vec<Box<dyn Method>> {
+        let (Some(shown), Some(name)) = (identity.certificate(), self.credentials.certificate()) else {
+            return Vec::new();
+        };
+        let (shown, name, host) = (shown.clone(), name.to_owned(), way.at.host().to_owned());
+        gsi::methods(gsi::Asked { shown, name, dialer: self.dialer.clone(), host }, failure)
     }
 
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {

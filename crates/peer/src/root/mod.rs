@@ -11,6 +11,7 @@
 mod client;
 mod connection;
 mod file;
+mod gsi;
 mod info;
 mod login_user;
 mod names;

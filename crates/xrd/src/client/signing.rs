@@ -21,7 +21,7 @@ use crate::request::{Call, Sigver};
 const SHA_256: u8 = 1;
 
 /// Seals the digest of a request with the key that a login has agreed on.
-pub trait Seal: Send {
+pub trait Seal: Send + Sync {
     /// The signature with this digest. Fails, in words, where there is no randomness.
     fn seal(&self, digest: &[u8]) -> Result<Vec<u8>, String>;
 }
