@@ -43,6 +43,7 @@ allowed() {
     peer) echo core dav xrd auth gsi sys net ;;
     engine) echo core dav plan read xrd auth sys share net store peer ;;
     client) echo core dav plan read xrd auth sys share net store peer engine ;;
+    delegation) echo core auth net sys ;;
     front) echo core dav xrd auth sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
     cli) echo core config dav plan read xrd auth sys share net store peer engine client front server wan ;;

@@ -15,6 +15,7 @@
 //!
 //! Read first: [`identity`], then [`policy`].
 
+pub mod delegation;
 pub mod dn;
 pub mod fqan;
 pub mod gridmap;
@@ -25,6 +26,7 @@ pub mod operation;
 pub mod password;
 pub mod policy;
 pub mod refusal;
+pub mod secrets;
 pub mod token;
 pub mod voms;
 pub mod x509;

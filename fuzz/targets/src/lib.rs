@@ -20,6 +20,7 @@ mod bodies;
 mod certificates;
 mod copies;
 mod credentials;
+mod delegation;
 mod fields;
 mod heads;
 mod names;
@@ -120,6 +121,7 @@ targets! {
     tokens::issuer_documents, 5000;
     certificates::certificates, 3000;
     certificates::trust_directory, 1000;
+    delegation::delegation, 5000;
     tls::tls_records, 1000;
     reading::format_hints, 20000;
     reading::sparse_index, 5000;

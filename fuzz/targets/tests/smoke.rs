@@ -41,6 +41,7 @@ smoke! {
     voms
     token issuer_documents
     certificates trust_directory
+    delegation
     tls_records
     format_hints sparse_index
 }

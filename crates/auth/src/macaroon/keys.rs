@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
+use gridlane_core::{Result, limits};
 use ring::hmac;
 
 use super::chain;
@@ -26,41 +24,8 @@ impl Keys {
     ///
     /// Fails for what is not base64, and for secrets that are too short.
     pub fn parse(text: &str) -> Result<Keys> {
-        let wrong = |what: String| {
-            Error::new(ErrorKind::Usage, what)
-                .fault(Fault::Caller)
-                .hint("make a secret with: openssl rand -base64 64")
-        };
-        let mut secrets = vec![String::new()];
-        for (number, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
-            let Some(secret) = secrets.last_mut() else { continue };
-            if line == "---" {
-                secrets.push(String::new());
-            } else if !(line.starts_with('#') && secret.is_empty()) {
-                if let Some(letter) =
-                    line.chars().find(|letter| !letter.is_ascii_alphanumeric() && !"+/=".contains(*letter))
-                {
-                    return Err(wrong(format!(
-                        "line {number} of the secrets is not base64: it has {letter:?}"
-                    )));
-                }
-                secret.push_str(line);
-            }
-        }
-        let decode = |(number, secret): (usize, &String)| {
-            let bytes = STANDARD
-                .decode(secret)
-                .map_err(|_| wrong(format!("secret {number} is not base64, or not all of it is there")))?;
-            if bytes.len() < limits::MACAROON_SECRET_BYTES_MIN {
-                let (length, min) = (bytes.len(), limits::MACAROON_SECRET_BYTES_MIN);
-                return Err(wrong(format!(
-                    "secret {number} has {length} bytes, and must have {min} or more"
-                )));
-            }
-            Ok(chain::root(&bytes))
-        };
-        Ok(Keys { roots: (1..).zip(&secrets).map(decode).collect::<Result<_>>()? })
+        let secrets = crate::secrets::parse(text, limits::MACAROON_SECRET_BYTES_MIN)?;
+        Ok(Keys { roots: secrets.iter().map(|secret| chain::root(secret)).collect() })
     }
 
     /// The one that new macaroons are made with.

@@ -1,4 +1,4 @@
-//! Makes credentials: keys, certificates, proxies, revocation lists, VOMS attribute certificates.
+//! Makes credentials: keys, certificates, proxies, requests for them, revocation lists, VOMS attribute certificates.
 //!
 //! ```text
 //! Key ──┐
@@ -23,6 +23,7 @@ mod name;
 pub mod pem;
 pub mod profile;
 mod proxy;
+mod request;
 mod voms;
 
 pub use certificate::{Contents, Validity, serial};
@@ -31,5 +32,6 @@ pub use crl::{RevocationList, Revoked};
 pub use extension::{AlternativeName, Extension, KeyUsage, ProxyPolicy, key_id};
 pub use key::{Curve, Key};
 pub use name::{Name, Text};
-pub use proxy::{ProxyTerms, proxy};
+pub use proxy::{ProxyTerms, proxy, proxy_chain};
+pub use request::request;
 pub use voms::{AttributeCertificate, Targets, VOMS_EXTENSION, voms_extension};

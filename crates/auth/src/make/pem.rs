@@ -13,6 +13,9 @@ pub const PRIVATE_KEY: &str = "PRIVATE KEY";
 /// The label of lists of revoked certificates.
 pub const CRL: &str = "X509 CRL";
 
+/// The label of requests for a certificate.
+pub const REQUEST: &str = "CERTIFICATE REQUEST";
+
 /// One block of a file.
 pub struct Block {
     /// Its label: `CERTIFICATE`.

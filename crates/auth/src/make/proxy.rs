@@ -37,6 +37,18 @@ pub fn proxy(
     terms: &ProxyTerms,
     random: &dyn SecureRandom,
 ) -> Result<Credential> {
+    let chain = proxy_chain(issuer, key.public_key(), terms, random)?;
+    Ok(Credential { chain, key })
+}
+
+/// The certificates of a proxy of `issuer` whose key another party has: the new one, then those of the issuer.
+/// `public_key` is a `SubjectPublicKeyInfo`. As [`proxy`], it judges nothing.
+pub fn proxy_chain(
+    issuer: &Credential,
+    public_key: Vec<u8>,
+    terms: &ProxyTerms,
+    random: &dyn SecureRandom,
+) -> Result<Vec<Vec<u8>>> {
     let mut number = [0; 4];
     random
         .fill(&mut number)
@@ -56,10 +68,10 @@ pub fn proxy(
         issuer: issuer_name,
         serial: number.to_vec(),
         validity: terms.validity.within(issuer.validity()?),
-        public_key: key.public_key(),
+        public_key,
         extensions,
     };
     let mut chain = vec![contents.sign(&issuer.key, random)?];
     chain.extend(issuer.chain.iter().cloned());
-    Ok(Credential { chain, key })
+    Ok(chain)
 }

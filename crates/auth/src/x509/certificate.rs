@@ -374,7 +374,7 @@ impl fmt::Debug for Certificate {
 }
 
 /// A name in a message.
-pub(super) fn shown(name: &Name) -> String {
+pub(crate) fn shown(name: &Name) -> String {
     shortened(&name.to_string())
 }
 

@@ -21,6 +21,7 @@ mod signing_policy;
 mod trust;
 mod verify;
 
+pub(crate) use certificate::shown;
 pub use certificate::{Certificate, Extension};
 pub use name::Name;
 pub(crate) use name::short_names;

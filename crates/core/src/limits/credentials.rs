@@ -32,6 +32,28 @@ pub const CREDENTIAL_SPARE_S: i64 = 60;
 /// minutes, and Globus and VOMS allow for five.
 pub const CERTIFICATE_BACKDATED_S: i64 = 300;
 
+// --- Delegation, and what is kept of it --------------------------------------------------------
+
+/// Bytes of a request for a proxy: one with an RSA key of 8192 bits has 3 KiB, and some programs add attributes.
+pub const PROXY_REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of an upload: a chain in base64, with room for what some programs write between its blocks.
+pub const PROXY_UPLOAD_BYTES_MAX: usize = 2 * CHAIN_BYTES_MAX;
+/// RSA bits of the keys that are made for users: ring signs with 2048 to 4096.
+pub const DELEGATED_RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+/// Bytes of a secret that records are sealed with: as many as the key of the cipher has.
+pub const VAULT_SECRET_BYTES_MIN: usize = 32;
+/// Bytes of the name of a record: identifiers of users and jobs have 16 to 36.
+pub const VAULT_NAME_BYTES_MAX: usize = 64;
+/// Bytes of a record: a key, a chain with the attributes of several VOs, and what is noted beside them.
+pub const VAULT_RECORD_BYTES_MAX: usize = CREDENTIAL_BYTES_MAX;
+/// A job's token is refreshed when a third of its time is left, at most this long before its end, in seconds: an issuer
+/// may be away for that long before a job has to wait.
+pub const JOB_TOKEN_AHEAD_MAX_S: i64 = 3600;
+/// First pause after an issuer gave no answer about a job's token, in seconds; the next ones double.
+pub const JOB_TOKEN_PAUSE_S: i64 = 10;
+/// Longest of these pauses, in seconds: many jobs ask one issuer, and an outage of hours ends without a person.
+pub const JOB_TOKEN_PAUSE_MAX_S: i64 = 600;
+
 // --- Certificates ------------------------------------------------------------------------------
 
 /// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
