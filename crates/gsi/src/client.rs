@@ -113,8 +113,8 @@ impl Client {
         let server = key_of_certificate(certificate, "the server's")?;
         let main = Buffer::parse(message.need(Kind::MAIN, "its main part")?)?;
         self.check_tag(&main, &server)?;
-        choose(message, Kind::CIPHER_ALGORITHM, cipher::NAME, "ciphers")?;
-        choose(message, Kind::DIGEST_ALGORITHM, DIGEST, "digests")?;
+        choose(message, Kind::CIPHER_ALGORITHM, &[cipher::NAME], "ciphers")?;
+        let digest = choose(message, Kind::DIGEST_ALGORITHM, &DIGESTS, "digests")?;
         let part = message.need(Kind::CIPHER, "the server's part of the key exchange")?;
         let part = keys::recover(&server, part, "the server's part of the key exchange")?;
         let (agreement, secret) = Agreement::answer(&part, self.pads)?;
@@ -130,7 +130,7 @@ impl Client {
             .with(Kind::PUBLIC_KEY, own.public_key.as_slice())
             // With the bytes of the initialisation vector.
             .with(Kind::CIPHER_ALGORITHM, format!("{}#16", cipher::NAME))
-            .with(Kind::DIGEST_ALGORITHM, DIGEST)
+            .with(Kind::DIGEST_ALGORITHM, digest)
             .with(Kind::MAIN, key.seal(&main.encode())?);
         self.proved = Some((server, key));
         Ok(answer.encode())
@@ -187,16 +187,15 @@ impl Client {
     }
 }
 
-/// The digest of signatures; nothing of the exchange is signed with it.
-const DIGEST: &str = "sha256";
+/// Digests, the best one first. Nothing of the exchange is signed with any, so that those of XRootD before 5.6 do no harm.
+const DIGESTS: [&str; 3] = ["sha256", "sha1", "md5"];
 
-fn choose(message: &Buffer, kind: Kind, ours: &str, what: &str) -> Result<(), Refusal> {
+/// The first of ours that the server has as well.
+fn choose(message: &Buffer, kind: Kind, ours: &[&'static str], what: &str) -> Result<&'static str, Refusal> {
     let theirs = message.text(kind).unwrap_or_default();
-    match theirs.split(':').any(|name| name == ours) {
-        true => Ok(()),
-        false => {
-            let what = format!("gsi: of the server's {what} ({theirs}) none is known here: {ours} is");
-            Err(Refusal::new(Cause::Unacceptable, what))
-        }
-    }
+    ours.iter().copied().find(|name| theirs.split(':').any(|their| their == *name)).ok_or_else(|| {
+        let what =
+            format!("gsi: of the server's {what} ({theirs}) none is known here: {} is", ours.join(", "));
+        Refusal::new(Cause::Unacceptable, what)
+    })
 }

@@ -34,7 +34,7 @@ pub fn issuer_hash(certificate: &[u8]) -> Result<String, Refusal> {
 pub(crate) fn private_key(der: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
     let key = PKey::private_key_from_der(der).map_err(failed("reading the private key"))?;
     let key = key.rsa().map_err(|_| {
-        let what = format!("gsi: {whose} has no RSA key, and gsi knows no other: make a proxy with an RSA key, or use https or a token");
+        let what = format!("gsi: {whose} has no RSA key, and gsi knows no other");
         Refusal::new(Cause::Unacceptable, what)
     })?;
     check_size(&key, whose)?;

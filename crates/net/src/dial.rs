@@ -338,6 +338,11 @@ impl Dialer {
         self.verifier()?.check(certificate, &server_name(host)?)
     }
 
+    /// True if certificates are checked; false if anyone is trusted.
+    pub fn checks_certificates(&self) -> bool {
+        !self.trust.insecure
+    }
+
     fn verifier(&self) -> Result<&Arc<Verifier>> {
         match self.tls.verifier.get() {
             Some(verifier) => Ok(verifier),

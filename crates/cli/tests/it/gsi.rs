@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use crate::support::client::{Outcome, gridlane, run, text};
-use crate::support::pki::{Credential, Pki, Rfc3820};
+use crate::support::pki::{CA_DN, Credential, Pki, Rfc3820};
 use crate::support::voms::VomsProxy;
 use crate::support::xrootd::Xrootd;
 use crate::support::xrootd_auth;
@@ -47,7 +47,7 @@ impl Site {
         let (url, up, dir) = (self.url("vo/f"), self.url("vo/up"), self.url("vo/dir"));
         let (got, local) = (self.pki.join("got"), self.pki.join("local"));
         fs::write(&local, &*self.bytes).unwrap();
-        self.run(Some(who), &["cp", "-f", &url, text(&got)]).ok();
+        self.run(Some(who), &["cp", "--force", &url, text(&got)]).ok();
         assert_copied(&got, &self.bytes);
         self.run(Some(who), &["ls", &self.url("vo/")]).ok().says(&["f", "other"]);
         self.run(Some(who), &["stat", &url]).ok().says(&["3000000"]);
@@ -79,34 +79,125 @@ fn a_proxy_with_attributes_opens_what_its_vo_may() {
     site.run(Some(&member), &["cp", "-r", &site.url("vo/"), text(&handed)]).ok();
     let limited = VomsProxy::of(&site.pki, "eve", "gridlane", &["/gridlane"]).limited().make("limited");
     site.run(Some(&limited), &["stat", &url]).ok();
-    site.run(Some(&admin), &["probe", &site.url("vo/")]).ok().says(&["login by gsi", "admin.pem"]);
+    site.run(Some(&admin), &["probe", &site.url("vo/")]).ok().says(&["with the proxy of", "admin.pem"]);
     site.run(Some(&member), &["doctor", &url]).says(&["login by gsi"]);
 }
 
+/// XRootD says nothing of why it refuses a certificate; what can be seen from here is said.
 #[test]
 fn a_login_that_is_refused_says_why() {
     let pki = Pki::new();
     let server = xrootd_auth::voms(&pki);
     let site = Site::new(pki, server, 7302);
     let url = site.url("vo/f");
-    let stat = |who: Option<&Credential>| {
-        let outcome = site.run(who, &["stat", &url]);
-        println!("{}", outcome.describe());
-        outcome
+    let says = |who: Option<&Credential>, words: &[&str]| {
+        drop(site.run(who, &["stat", &url]).exits(DENIED).says(words))
     };
-    stat(None);
+    says(None, &["no credentials for what it wants: gsi", "voms-proxy-init"]);
     let expired = VomsProxy::of(&site.pki, "eve", "gridlane", &["/gridlane"]).expired().make("expired");
-    stat(Some(&expired));
-    let without = VomsProxy::of(&site.pki, "eve", "other", &["/other"]).make("without");
-    stat(Some(&without));
-    let old = VomsProxy::of(&site.pki, "ada", "gridlane", &["/gridlane"]).with_expired_attributes().make("old");
-    stat(Some(&old));
+    says(Some(&expired), &["expired.pem expired 24 h", "clock", "no credentials for what it wants: gsi"]);
+    says(Some(&site.pki.credential("future")), &["is valid only in"]);
+    let other = VomsProxy::of(&site.pki, "eve", "other", &["/other"]).make("other");
+    says(Some(&other), &["the request was made with the proxy of", "other.pem", "attributes"]);
+    let old =
+        VomsProxy::of(&site.pki, "ada", "gridlane", &["/gridlane"]).with_expired_attributes().make("old");
+    says(Some(&old), &["AuthFailed", "login by gsi", "old.pem in the VO gridlane expired 24 h"]);
+    says(Some(&site.pki.credential("ada")), &["login by gsi", "has no VOMS attributes"]);
     let ec = site.pki.proxy("ec", &site.pki.credential("ada"), Rfc3820::FULL);
-    stat(Some(&ec));
-    site.pki.revoke("ada");
-    for who in ["ada", "ada-ecdsa", "bob", "stranger-ada", "revoked", "future"] {
-        println!("== {who}");
-        stat(Some(&site.pki.credential(who)));
+    says(Some(&ec), &["the login by gsi failed", "has no RSA key", "--key-type rsa"]);
+}
+
+#[test]
+fn a_revoked_certificate_is_refused() {
+    let pki = Pki::new();
+    pki.revoke("ada");
+    let server = xrootd_auth::gsi(&pki, "", "");
+    let site = Site::new(pki, server, 7309);
+    let url = site.url("vo/f");
+    let outcome = site.run(Some(&site.pki.credential("ada")), &["stat", &url]).exits(DENIED);
+    outcome.says(&["login by gsi", "revoked"]);
+    site.run(Some(&site.pki.credential("eve")), &["stat", &url]).ok();
+}
+
+/// A server that is not believed gets no certificate.
+#[test]
+fn a_server_that_is_another_or_a_stranger_is_named() {
+    let pki = Pki::new();
+    let server = xrootd_auth::gsi(&pki, "", "");
+    let another = xrootd_auth::gsi_as(&pki, "voms", "", "");
+    let site = Site::new(pki, server, 7310);
+    let ada = site.pki.credential("ada");
+    let outcome = site.run(Some(&ada), &["stat", &another.url_over("root", "vo/f")]).exits(DENIED);
+    outcome.says(&["the login by gsi failed", "it is for voms.gridlane.test, and not for localhost"]);
+    assert!(!another.log().contains("Ada"), "{}", another.log());
+    let unknowing = |more: &[&str]| {
+        let mut command = gridlane();
+        command.args(["stat", &site.url("vo/f")]).args(more).env("X509_USER_PROXY", &ada.file);
+        run(command)
+    };
+    let outcome = unknowing(&[]).exits(DENIED);
+    outcome.says(&["its authority is not trusted here", CA_DN, ".0", "X509_CERT_DIR"]);
+    unknowing(&["--ca", text(&site.pki.join("ca/cert.pem"))]).ok();
+    unknowing(&["--insecure"]).ok();
+}
+
+/// Servers that want requests signed get them signed, with the key of gsi.
+#[test]
+fn requests_are_signed_as_the_server_wants() {
+    for (seed, level) in [(7303, "standard"), (7304, "intense"), (7305, "pedantic force")] {
+        let pki = Pki::new();
+        let server = xrootd_auth::gsi(&pki, "", &format!("sec.level all {level}"));
+        let site = Site::new(pki, server, seed);
+        let ada = site.pki.credential("ada");
+        site.run(Some(&ada), &["doctor", &site.url("vo/f")]).says(&["login by gsi, requests are signed"]);
+        site.does_everything(&ada);
     }
-    panic!("{}", site.server.log());
+}
+
+/// A server that insists gets the digests of requests from a client that has no key.
+#[test]
+fn requests_are_signed_without_a_key_where_the_server_insists() {
+    for (seed, level) in [(7306, "intense force"), (7307, "pedantic force")] {
+        let lines = format!("xrootd.seclib libXrdSec.so\nsec.protocol unix\nsec.level all {level}");
+        let server = Xrootd::with(&lines);
+        fs::create_dir(server.exported("vo")).unwrap();
+        server.give();
+        let site = Site::new(Pki::new(), server, seed);
+        let nobody = site.pki.credential("ada");
+        let doctor = site.run(Some(&nobody), &["doctor", &site.url("vo/f")]);
+        doctor.says(&["login by unix, requests are signed"]);
+        site.does_everything(&nobody);
+    }
+}
+
+/// The destination gets a proxy, and fetches the file from a source that takes no part.
+#[test]
+fn a_destination_fetches_with_a_proxy_that_it_gets() {
+    let pki = Pki::new();
+    let source = xrootd_auth::gsi(&pki, "", "");
+    let lines = "ofs.tpc autorm fcreds gsi =X509_USER_PROXY ttl 60 pgm /usr/bin/xrdcp --server";
+    let target = xrootd_auth::gsi(&pki, "-dlgpxy:request -exppxy:=creds", lines);
+    let site = Site::new(pki, source, 7308);
+    let ada = VomsProxy::of(&site.pki, "ada", "gridlane", &["/gridlane"]).make("ada-proxy");
+    let copy = |who: &Credential, more: &[&str], from: &str, to: &str| {
+        site.run(Some(who), &[&["cp", "--tpc", "only"], more, &[from, to]].concat())
+    };
+    let (from, to) = (site.url("vo/f"), target.url_over("root", "vo/g"));
+    copy(&ada, &["--delegate"], &from, &to).ok();
+    assert_eq!(fs::read(target.exported("vo/g")).unwrap(), *site.bytes);
+    // The source knows the client and the destination by one name.
+    let names = site.server.log().matches("CN=Ada Lovelace").count();
+    assert!(names >= 2, "{}", site.server.log());
+    // Without it these two cannot; a destination that asks for none gets none, and nothing stays there.
+    copy(&ada, &[], &from, &target.url_over("root", "vo/h")).exits(12).says(&["takes no part"]);
+    copy(&ada, &["--delegate"], &to, &site.url("vo/back")).exits(12);
+    assert!(!site.server.exported("vo/back").exists());
+    // Nor does a server whose certificate is not checked, and of a certificate alone XRootD asks for no proxy.
+    let insecure = copy(&ada, &["--delegate", "--insecure"], &from, &target.url_over("root", "vo/i"));
+    insecure.exits(12).says(&["are certificates checked"]);
+    let bare = site.pki.credential("eve");
+    copy(&bare, &["--delegate"], &from, &target.url_over("root", "vo/j"))
+        .exits(12)
+        .says(&["gridlane auth proxy"]);
+    assert!(!target.exported("vo/i").exists() && !target.exported("vo/j").exists());
 }

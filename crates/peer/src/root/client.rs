@@ -53,6 +53,8 @@ pub struct Client {
     credentials: Credentials,
     /// True if its sessions are for files that one server sends to another.
     is_for_copies: bool,
+    /// True if servers that ask for it get a proxy of the user's in their logins.
+    is_delegating: bool,
     /// Names of the servers' addresses.
     pub(super) names: Names,
 }
@@ -92,6 +94,7 @@ impl Client {
             quirks,
             credentials,
             is_for_copies: false,
+            is_delegating: false,
             names: Names::default(),
         }
     }
@@ -100,6 +103,13 @@ impl Client {
     /// a server may want TLS for that alone.
     pub fn for_copies(mut self) -> Client {
         self.is_for_copies = true;
+        self
+    }
+
+    /// The same for a server that is to act for the user, with sessions of its own: in a login by gsi a server that asks for it gets
+    /// a proxy of the user's certificate. Only servers do that may see the user's credentials, and whose certificate was checked.
+    pub fn delegating(mut self) -> Client {
+        self.is_delegating = true;
         self
     }
 
@@ -204,9 +214,9 @@ impl Client {
         let aim = Aim::Bind(shared.session.id);
         let opening = Opening::new(login_user(), aim, flight, shared.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
-        let (answers, failure) = (Answers::default(), gsi::Failure::default());
+        let (answers, ending) = (Answers::default(), gsi::Ending::default());
         let opened =
-            Connection::open(&self.dialer, &route, &way.at, opening, (answers, false, &failure)).await;
+            Connection::open(&self.dialer, &route, &way.at, opening, (answers, false, &ending)).await;
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Closed(error) | Unopened::Failed(error) => error,
             Unopened::StepByStep => Error::new(ErrorKind::Denied, "the session cannot be bound to like that"),
@@ -218,7 +228,12 @@ impl Client {
 
     /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
-        OfClient { pages: self.pages, is_for_copies: self.is_for_copies, quirks: self.quirks.clone() }
+        OfClient {
+            pages: self.pages,
+            is_for_copies: self.is_for_copies,
+            is_delegating: self.is_delegating,
+            quirks: self.quirks.clone(),
+        }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -291,7 +306,8 @@ impl Client {
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let server = Server::of(&way.at, self.identity_for(way).id()).for_copies(self.is_for_copies);
+        let server = Server::of(&way.at, self.identity_for(way).id());
+        let server = server.for_copies(self.is_for_copies).delegated(self.is_delegating);
         let home = self.pool.home(server, purpose).await;
         let token = self.token_for(way).map_err(|error| error.endpoint(&way.at))?;
         let mut waited = Duration::ZERO;
@@ -498,12 +514,11 @@ impl Client {
         let asks = flight == Flight::Steps;
         let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
         let identity = self.identity_for(way);
-        let failure = gsi::Failure::default();
-        let methods = self.methods(way, &identity, &failure);
+        let ending = gsi::Ending::default();
+        let methods = self.methods(way, &identity, &ending);
         let opening = Opening::new(login, aim, flight, must_tls, first).with_methods(methods);
         let route = self.dialer.route(&way.at).map_err(failed)?.of_identity(&identity);
-        let opened =
-            Connection::open(&self.dialer, &route, &way.at, opening, (answers, asks, &failure)).await;
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, (answers, asks, &ending)).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),
@@ -537,13 +552,19 @@ impl Client {
         if self.may_show(way) { self.credentials.login_token(&way.origin) } else { Ok(None) }
     }
 
+    /// True if a proxy is given to servers. Not to one whose certificate is not checked: it may be anybody.
+    fn delegates(&self) -> bool {
+        self.is_delegating && self.dialer.checks_certificates()
+    }
+
     /// The ways of authentication by the certificate that is shown there now.
-    fn methods(&self, way: &Way, identity: &Identity, failure: &gsi::Failure) -> Vec<Box<dyn Method>> {
+    fn methods(&self, way: &Way, identity: &Identity, ending: &gsi::Ending) -> Vec<Box<dyn Method>> {
         let (Some(shown), Some(name)) = (identity.certificate(), self.credentials.certificate()) else {
             return Vec::new();
         };
         let (shown, name, host) = (shown.clone(), name.to_owned(), way.at.host().to_owned());
-        gsi::methods(gsi::Asked { shown, name, dialer: self.dialer.clone(), host }, failure)
+        let dialer = self.dialer.clone();
+        gsi::methods(gsi::Asked { shown, name, dialer, host, delegates: self.delegates() }, ending)
     }
 
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {

@@ -54,6 +54,8 @@ pub(super) struct Wire {
     pub(super) token: Option<Secret>,
     /// What signs its requests, where the server wants that.
     signer: Option<Signer>,
+    /// True if the server has got a proxy in the login.
+    has_delegated: bool,
 }
 
 impl Rests for Wire {
@@ -127,14 +129,14 @@ impl Connection {
     }
 
     /// Connects, and opens a session as `opening` says. `answers` knows of requests that the opening sends. `asks`:
-    /// when the server hangs up, it is found out whether something else is spoken there. `failure` gets what a way of authentication
-    /// has against it.
+    /// when the server hangs up, it is found out whether something else is spoken there. `ending` gets what else is known at the end of
+    /// the login.
     pub(super) async fn open(
         dialer: &Dialer,
         route: &Route,
         url: &Url,
         mut opening: Opening,
-        (answers, asks, failure): (Answers, bool, &gsi::Failure),
+        (answers, asks, ending): (Answers, bool, &gsi::Ending),
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
@@ -145,6 +147,7 @@ impl Connection {
             identity: route.identity().id(),
             token: None,
             signer: None,
+            has_delegated: false,
         };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         // As long as nothing has come, it may be that something else is spoken there.
@@ -169,7 +172,7 @@ impl Connection {
             }
             let heard;
             (opening, heard) = hear(opening, &ahead[..end]).await.map_err(failed)?;
-            let refused = |refused, opening: &Opening| unopened(refused, url, opening, failure);
+            let refused = |refused, opening: &Opening| unopened(refused, url, opening, ending);
             let (mut turn, used) = heard.map_err(|why| refused(why, &opening))?;
             ahead.copy_within(used..end, 0);
             end -= used;
@@ -235,6 +238,7 @@ impl Connection {
         }
         wire.session = opening.session();
         wire.signer = opening.signer();
+        wire.has_delegated = ending.has_delegated();
         let output = opening.output();
         if !output.is_empty() {
             let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
@@ -297,6 +301,11 @@ impl Connection {
     /// True if TLS protects what is sent.
     pub(crate) fn is_tls(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.stream.is_tls())
+    }
+
+    /// True if the server has got a proxy of the user's in the login.
+    pub(super) fn has_delegated(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.has_delegated)
     }
 
     /// True if the server wants signatures of requests, and gets them.
@@ -541,7 +550,7 @@ async fn hear(
     hearing.await.map_err(|cause| Error::new(ErrorKind::Other, format!("the login broke off: {cause}")))
 }
 
-fn unopened(refused: Refused, url: &Url, opening: &Opening, failure: &gsi::Failure) -> Unopened {
+fn unopened(refused: Refused, url: &Url, opening: &Opening, ending: &gsi::Ending) -> Unopened {
     let error = match refused {
         Refused::StepByStep => return Unopened::StepByStep,
         Refused::NoTls => Error::new(ErrorKind::Denied, "it has no TLS").hint(
@@ -563,7 +572,7 @@ fn unopened(refused: Refused, url: &Url, opening: &Opening, failure: &gsi::Failu
                 }
             }
         }
-        Refused::Method(name, why) => match failure.take() {
+        Refused::Method(name, why) => match ending.take_error() {
             Some(error) => told(&error, format!("the login by {name} failed: {}", said(error.message()))),
             None => Error::new(ErrorKind::Denied, format!("the login by {name} failed: {}", said(&why))),
         },
@@ -578,7 +587,7 @@ fn unopened(refused: Refused, url: &Url, opening: &Opening, failure: &gsi::Failu
         Refused::Error(answer) => {
             let text = without_secrets(&answer.text, url.cgi().unwrap_or_default(), url, opening.token());
             let error = status_error(&ErrorAnswer { text, ..answer });
-            match (failure.take(), opening.session().method) {
+            match (ending.take_error(), opening.session().method) {
                 // It was tried before, and is what the certificate was meant for.
                 (Some(other), _) => {
                     let both = format!(
@@ -588,9 +597,8 @@ fn unopened(refused: Refused, url: &Url, opening: &Opening, failure: &gsi::Failu
                     );
                     told(&other, both)
                 }
-                (None, gsi::NAME) if error.kind() == ErrorKind::Denied => {
-                    error.more("this was its answer to the login by gsi").hint(Hint::CheckCertificate)
-                }
+                // The holder of the credentials says more: `Shown::login_error`.
+                (None, gsi::NAME) => error.more(gsi::ANSWERED),
                 _ => error,
             }
         }

@@ -78,12 +78,16 @@ impl Shown<'_> {
         if error.kind() != ErrorKind::Denied || error.advice().is_some() {
             return error;
         }
-        match &self.token {
-            Some(token) => {
+        let certificate = self.credentials.identity().certificate().zip(self.credentials.certificate());
+        match (&self.token, certificate) {
+            (_, Some((shown, name))) if error.message().contains(gsi::ANSWERED) => {
+                error.more(gsi::suspicions(shown, name)).hint(Hint::CheckCertificate)
+            }
+            (Some(token), _) => {
                 error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckToken)
             }
-            None if is_withheld => error.hint(self.credentials.hint_withheld(host)),
-            None => error.hint(Hint::ShowToken),
+            (None, _) if is_withheld => error.hint(self.credentials.hint_withheld(host)),
+            (None, _) => error.hint(Hint::ShowToken),
         }
     }
 }

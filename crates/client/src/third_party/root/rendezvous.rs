@@ -48,6 +48,24 @@ impl Key {
     }
 }
 
+/// The CGI that a destination is opened with which has a proxy of the user's. The CGI of the source goes along, with tabs for `&`, but
+/// none that has a secret in it: that was meant for the source.
+pub(super) fn for_delegate(terms: &Terms<'_>) -> Result<String> {
+    let Terms { first, placed, target, size_bytes, streams } = *terms;
+    let asked = placed.cgi().filter(|_| !placed.has_secrets()).map(|cgi| cgi.replace('&', "\t"));
+    let asked = asked.filter(|cgi| !cgi.is_empty()).map(|cgi| format!("tpc.scgi={cgi}&")).unwrap_or_default();
+    Ok(format!(
+        "oss.asize={size_bytes}&tpc.dlg={}&tpc.dlgon=1&tpc.lfn={}&{asked}tpc.spr={}&tpc.src={}{}&\
+         tpc.stage=copy&tpc.str={streams}&tpc.tpr={}",
+        host_and_port(first),
+        path(placed)?,
+        placed.scheme().name(),
+        user(placed)?,
+        host_and_port(placed),
+        target.scheme().name(),
+    ))
+}
+
 /// Facts that a destination is told.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {

@@ -21,6 +21,15 @@ pub(super) fn unable(url: &Url) -> Error {
     Error::new(ErrorKind::Unsupported, "the server takes no part in third-party copies").endpoint(url)
 }
 
+/// The destination has not asked for a proxy of the user's, without which it cannot read the source as the user.
+pub(super) fn takes_no_proxy(url: &Url) -> Error {
+    let message =
+        "the server asks for no proxy of the user's certificate, with which it could fetch the file";
+    Error::new(ErrorKind::Unsupported, message)
+        .hint("is the credential a proxy (gridlane auth proxy), are certificates checked, and does the server take proxies by gsi? Else copy without")
+        .endpoint(url)
+}
+
 /// The source has refused this client something.
 pub(super) fn at_source(error: Error, source: &Url) -> Error {
     at(error, source, "this is the source of a third-party copy")

@@ -3,32 +3,38 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_auth::delegation::Request;
+use gridlane_auth::make::{Credential, Key, ProxyTerms, Validity, pem};
+use gridlane_auth::voms;
 use gridlane_auth::x509::Certificate;
 use gridlane_auth::{Cause, Refusal};
+use gridlane_core::limits::DELEGATED_PROXY_S;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, ErrorKind, Fault, Hint};
 use gridlane_gsi::client::Decisions;
 use gridlane_gsi::{Client, ClientCredential, Parameters, SessionKey, issuer_hash};
+use gridlane_net::tls::ClientIdentity;
 use gridlane_xrd::client::{Method, Seal};
+use ring::rand::SystemRandom;
 
-use super::{Asked, Failure, NAME};
+use super::{Asked, Ending, NAME};
 
 /// One login by gsi.
 pub(super) struct Gsi {
     asked: Asked,
     exchange: Option<Client>,
-    failure: Failure,
+    ending: Ending,
 }
 
 impl Gsi {
-    pub(super) fn new(asked: Asked, failure: Failure) -> Gsi {
-        Gsi { asked, exchange: None, failure }
+    pub(super) fn new(asked: Asked, ending: Ending) -> Gsi {
+        Gsi { asked, exchange: None, ending }
     }
 
     /// Keeps an error, and returns its words.
     fn fail(&self, error: Error) -> String {
         let words = error.message().to_owned();
-        self.failure.keep(error);
+        self.ending.keep(error);
         words
     }
 
@@ -43,9 +49,10 @@ impl Gsi {
             .ok_or_else(|| Refusal::new(Cause::Malformed, "gsi: no certificate is there"))
             .and_then(|last| issuer_hash(last))
             .and_then(|hash| ClientCredential::new(&chain, shown.key(), &hash, name));
-        let hint = "make a proxy with an RSA key: gridlane auth proxy --key-type rsa";
-        let credential = credential.map_err(|refusal| error_of(&refusal, hint))?;
-        Client::begin(&parameters, Arc::new(credential), false)
+        let hint =
+            "make a proxy with an RSA key (gridlane auth proxy --key-type rsa), or use https or a token";
+        let credential = credential.map_err(|refusal| error_of(&refusal, hint).fault(Fault::Caller))?;
+        Client::begin(&parameters, Arc::new(credential), self.asked.delegates)
             .map_err(|refusal| error_of(&refusal, Hint::CheckCertificate))
     }
 }
@@ -63,9 +70,12 @@ impl Method for Gsi {
 
     fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String> {
         let Some(exchange) = &mut self.exchange else { return Err("it has not begun".to_owned()) };
-        let mut deciding = Deciding { asked: &self.asked, disbelief: None };
+        let mut deciding = Deciding { asked: &self.asked, disbelief: None, has_signed: false };
         let answer = exchange.receive(said, &mut deciding);
-        let disbelief = deciding.disbelief;
+        let Deciding { disbelief, has_signed, .. } = deciding;
+        if has_signed && answer.is_ok() {
+            self.ending.delegated();
+        }
         answer.map_err(|refusal| {
             let server =
                 "is it the server that is meant, and is nobody on the way to it? Else ask its operator";
@@ -75,7 +85,7 @@ impl Method for Gsi {
 
     fn key(&self) -> Option<Box<dyn Seal>> {
         let key = self.exchange.as_ref()?.session_key()?;
-        Some(Box::new(Key(key.clone())))
+        Some(Box::new(Sealing(key.clone())))
     }
 }
 
@@ -84,6 +94,7 @@ struct Deciding<'a> {
     asked: &'a Asked,
     /// Why the server's certificate is not believed.
     disbelief: Option<Error>,
+    has_signed: bool,
 }
 
 impl Decisions for Deciding<'_> {
@@ -96,24 +107,45 @@ impl Decisions for Deciding<'_> {
         })
     }
 
-    fn sign_proxy(&mut self, _request: &[u8]) -> Result<Vec<u8>, Refusal> {
-        Err(Refusal::new(Cause::Unacceptable, "Not allowed to sign proxy requests"))
+    fn sign_proxy(&mut self, request: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let failed = |error: Error| Refusal::new(Cause::Unacceptable, error.message());
+        let random = SystemRandom::new();
+        let request = Request::read(request)?;
+        let shown = &self.asked.shown;
+        let key = Key::from_pkcs8(shown.key(), &random)
+            .or_else(|_| Key::from_pem(pem::encode(RSA_KEY, shown.key()).as_bytes(), &random))
+            .map_err(failed)?;
+        let issuer = Credential { chain: shown.chain().map(<[u8]>::to_vec).collect(), key };
+        let now_s = now_s();
+        let terms = ProxyTerms::new(Validity::from_now(now_s, DELEGATED_PROXY_S));
+        let chain = request.sign(&issuer, terms, now_s, &random).map_err(failed)?;
+        // The server has the rest of the chain from the login.
+        let first = chain.first().ok_or_else(|| Refusal::new(Cause::Malformed, "no proxy was made"))?;
+        self.has_signed = true;
+        Ok(pem::encode(pem::CERTIFICATE, first).into_bytes())
     }
 }
 
-/// The key of the session, to sign requests with.
-struct Key(SessionKey);
+/// The label of a private key in PKCS#1.
+const RSA_KEY: &str = "RSA PRIVATE KEY";
 
-impl Seal for Key {
+/// The key of the session, to sign requests with.
+struct Sealing(SessionKey);
+
+impl Seal for Sealing {
     fn seal(&self, digest: &[u8]) -> Result<Vec<u8>, String> {
         self.0.seal(digest).map_err(|refusal| refusal.message)
     }
 }
 
+fn now_s() -> i64 {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(now_s).unwrap_or(i64::MAX)
+}
+
 /// Refuses a certificate whose time is over or has not come: the server would, in other words.
 fn check_time(asked: &Asked) -> Result<(), Error> {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let now_s = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let now_s = now_s();
     let (facts, name) = (asked.shown.facts(), &asked.name);
     let apart = |s: i64| format_seconds(s.abs_diff(now_s) as f64);
     let denied = |what: String| Error::new(ErrorKind::Denied, what).fault(Fault::Caller);
@@ -150,4 +182,32 @@ fn error_of(refusal: &Refusal, hint: impl Into<Hint>) -> Error {
         _ => ErrorKind::Denied,
     };
     Error::new(kind, message).hint(hint)
+}
+
+/// What is known here about a certificate that a server has refused, which has no words for it as XRootD has not: its VOMS
+/// attributes, which many servers want.
+pub(super) fn suspicions(shown: &ClientIdentity, name: &str) -> String {
+    let chain: Vec<Certificate> = shown.chain().filter_map(|der| Certificate::from_der(der).ok()).collect();
+    let now_s = now_s();
+    let Some(extension) = voms::extension_of(&chain) else {
+        return format!("{name} has no VOMS attributes, which it may want");
+    };
+    let Ok(claims) = voms::claims(extension) else {
+        return format!("the VOMS attributes of {name} cannot be read");
+    };
+    let over = claims.iter().find(|claim| claim.not_after_s < now_s);
+    match (over, claims.iter().find(|claim| claim.not_before_s > now_s)) {
+        (Some(claim), _) => {
+            let ago = format_seconds(now_s.abs_diff(claim.not_after_s) as f64);
+            format!("the attributes of {name} in the VO {} expired {ago} ago", claim.vo)
+        }
+        (None, Some(claim)) => {
+            let wait = format_seconds(now_s.abs_diff(claim.not_before_s) as f64);
+            format!("the attributes of {name} in the VO {} are valid only in {wait}", claim.vo)
+        }
+        (None, None) => {
+            let names: Vec<&str> = claims.iter().map(|claim| claim.vo.as_str()).collect();
+            format!("{name} has attributes of {}", names.join(", "))
+        }
+    }
 }
