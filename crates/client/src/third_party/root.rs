@@ -41,7 +41,7 @@ use crate::copies::rules::is_itself;
 use crate::stop::stopped;
 use leaving::Target;
 use rendezvous::{Key, Terms, for_delegate, refuse_unsayable};
-use words::{at_source, at_target, of_copy, takes_no_proxy, unable};
+use words::{at_source, at_target, has_proxy, of_copy, unable};
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
 const FILE_MODE: u16 = 0o644;
@@ -161,8 +161,8 @@ pub(super) async fn copy_seen(
     *is_lost = there.is_some() && opened.as_ref().err().is_none_or(may_be_open);
     let mut to = opened?;
     let outcome = async {
-        if options.delegates && !to.file.has_delegated() {
-            return Err(takes_no_proxy(&to.file.url));
+        if options.delegates {
+            has_proxy(&to.file)?;
         }
         if !to.file.url.same_endpoint(target) {
             // The server that a manager has chosen.

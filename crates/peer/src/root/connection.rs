@@ -18,7 +18,7 @@ use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Signer, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
 
-use super::gsi;
+use super::gsi::{self, Delegation};
 use super::server::Server;
 use super::status::{malformed, said, status_error};
 use crate::http::{without, without_secrets};
@@ -54,8 +54,8 @@ pub(super) struct Wire {
     pub(super) token: Option<Secret>,
     /// What signs its requests, where the server wants that.
     signer: Option<Signer>,
-    /// True if the server has got a proxy in the login.
-    has_delegated: bool,
+    /// What became of the server's wish for a proxy in the login.
+    delegation: Delegation,
 }
 
 impl Rests for Wire {
@@ -147,7 +147,7 @@ impl Connection {
             identity: route.identity().id(),
             token: None,
             signer: None,
-            has_delegated: false,
+            delegation: Delegation::Unasked,
         };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         // As long as nothing has come, it may be that something else is spoken there.
@@ -238,7 +238,7 @@ impl Connection {
         }
         wire.session = opening.session();
         wire.signer = opening.signer();
-        wire.has_delegated = ending.has_delegated();
+        wire.delegation = ending.delegation();
         let output = opening.output();
         if !output.is_empty() {
             let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
@@ -303,9 +303,9 @@ impl Connection {
         self.wire.as_ref().is_some_and(|wire| wire.stream.is_tls())
     }
 
-    /// True if the server has got a proxy of the user's in the login.
-    pub(super) fn has_delegated(&self) -> bool {
-        self.wire.as_ref().is_some_and(|wire| wire.has_delegated)
+    /// What became of the server's wish for a proxy of the user's in the login.
+    pub(super) fn delegation(&self) -> Delegation {
+        self.wire.as_ref().map(|wire| wire.delegation.clone()).unwrap_or_default()
     }
 
     /// True if the server wants signatures of requests, and gets them.

@@ -13,6 +13,7 @@ use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
 
 use super::connection::{COLLECTED, Connection, Next};
+use super::gsi::Delegation;
 use super::quirks::KnownQuirks;
 use super::server::Server;
 use super::status::{malformed, status_error};
@@ -78,9 +79,9 @@ pub enum Outcome {
 }
 
 impl OpenFile {
-    /// True if the server has got a proxy of the user's in the login of the file's session.
-    pub fn has_delegated(&self) -> bool {
-        self.connection.as_ref().is_some_and(Connection::has_delegated)
+    /// What became of the server's wish for a proxy of the user's in the login of the file's session.
+    pub fn delegation(&self) -> Delegation {
+        self.connection.as_ref().map(Connection::delegation).unwrap_or_default()
     }
 
     pub(super) fn new(

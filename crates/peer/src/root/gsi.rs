@@ -10,7 +10,6 @@
 #[cfg(feature = "gsi")]
 mod exchange;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::Error;
@@ -41,6 +40,18 @@ pub(super) struct Asked {
     pub(super) delegates: bool,
 }
 
+/// What became of a server's wish for a proxy of the user's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Delegation {
+    /// It has none.
+    #[default]
+    Unasked,
+    /// It has got one.
+    Given,
+    /// None could be made, and why.
+    Failed(String),
+}
+
 /// What whoever waits for the end of a login has to know of it. Clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct Ending(Arc<Ended>);
@@ -48,7 +59,7 @@ pub(super) struct Ending(Arc<Ended>);
 #[derive(Default)]
 struct Ended {
     error: Mutex<Option<Error>>,
-    has_delegated: AtomicBool,
+    delegation: Mutex<Delegation>,
 }
 
 impl Ending {
@@ -57,9 +68,9 @@ impl Ending {
         self.0.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// True if the server has got a proxy.
-    pub(super) fn has_delegated(&self) -> bool {
-        self.0.has_delegated.load(Relaxed)
+    /// What became of the server's wish for a proxy.
+    pub(super) fn delegation(&self) -> Delegation {
+        self.0.delegation.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     #[cfg(feature = "gsi")]
@@ -68,8 +79,8 @@ impl Ending {
     }
 
     #[cfg(feature = "gsi")]
-    fn delegated(&self) {
-        self.0.has_delegated.store(true, Relaxed);
+    fn delegated(&self, delegation: Delegation) {
+        *self.0.delegation.lock().unwrap_or_else(PoisonError::into_inner) = delegation;
     }
 }
 

@@ -25,6 +25,7 @@ mod substreams;
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
+pub use gsi::Delegation;
 pub use info::Greeting;
 pub use status::{malformed, status_error};
 pub use substreams::{MainStream, SharedSession, SubStream};

@@ -1,7 +1,7 @@
 //! Which of the three is at fault, in words: this client, the source, or the destination.
 
-use gridlane_core::{Error, ErrorKind, Fault, Url};
-use gridlane_peer::root::status_error;
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_peer::root::{Delegation, OpenFile, status_error};
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::ErrorAnswer;
 
@@ -21,13 +21,22 @@ pub(super) fn unable(url: &Url) -> Error {
     Error::new(ErrorKind::Unsupported, "the server takes no part in third-party copies").endpoint(url)
 }
 
-/// The destination has not asked for a proxy of the user's, without which it cannot read the source as the user.
-pub(super) fn takes_no_proxy(url: &Url) -> Error {
-    let message =
-        "the server asks for no proxy of the user's certificate, with which it could fetch the file";
-    Error::new(ErrorKind::Unsupported, message)
-        .hint("is the credential a proxy (gridlane auth proxy), are certificates checked, and does the server take proxies by gsi? Else copy without")
-        .endpoint(url)
+/// Fails unless the destination has got a proxy of the user's, without which it cannot read the source as the user.
+pub(super) fn has_proxy(file: &OpenFile) -> Result<()> {
+    let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message).endpoint(&file.url);
+    match file.delegation() {
+        Delegation::Given => Ok(()),
+        Delegation::Failed(why) => {
+            Err(unsupported(format!("no proxy could be made for the destination of the copy: {why}")))
+        }
+        Delegation::Unasked => {
+            let message =
+                "the server asks for no proxy of the user's certificate, with which it could fetch the file";
+            Err(unsupported(message.to_owned()).hint(
+                "is the credential itself a proxy, are certificates checked, and does the server take proxies by gsi?",
+            ))
+        }
+    }
 }
 
 /// The source has refused this client something.

@@ -17,7 +17,7 @@ use gridlane_net::tls::ClientIdentity;
 use gridlane_xrd::client::{Method, Seal};
 use ring::rand::SystemRandom;
 
-use super::{Asked, Ending, NAME};
+use super::{Asked, Delegation, Ending, NAME};
 
 /// One login by gsi.
 pub(super) struct Gsi {
@@ -49,8 +49,7 @@ impl Gsi {
             .ok_or_else(|| Refusal::new(Cause::Malformed, "gsi: no certificate is there"))
             .and_then(|last| issuer_hash(last))
             .and_then(|hash| ClientCredential::new(&chain, shown.key(), &hash, name));
-        let hint =
-            "make a proxy with an RSA key (gridlane auth proxy --key-type rsa), or use https or a token";
+        let hint = "make a proxy with an RSA key, or use https or a token";
         let credential = credential.map_err(|refusal| error_of(&refusal, hint).fault(Fault::Caller))?;
         Client::begin(&parameters, Arc::new(credential), self.asked.delegates)
             .map_err(|refusal| error_of(&refusal, Hint::CheckCertificate))
@@ -70,11 +69,11 @@ impl Method for Gsi {
 
     fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String> {
         let Some(exchange) = &mut self.exchange else { return Err("it has not begun".to_owned()) };
-        let mut deciding = Deciding { asked: &self.asked, disbelief: None, has_signed: false };
+        let mut deciding = Deciding { asked: &self.asked, disbelief: None, delegation: Delegation::Unasked };
         let answer = exchange.receive(said, &mut deciding);
-        let Deciding { disbelief, has_signed, .. } = deciding;
-        if has_signed && answer.is_ok() {
-            self.ending.delegated();
+        let Deciding { disbelief, delegation, .. } = deciding;
+        if delegation != Delegation::Unasked {
+            self.ending.delegated(delegation);
         }
         answer.map_err(|refusal| {
             let server =
@@ -94,7 +93,7 @@ struct Deciding<'a> {
     asked: &'a Asked,
     /// Why the server's certificate is not believed.
     disbelief: Option<Error>,
-    has_signed: bool,
+    delegation: Delegation,
 }
 
 impl Decisions for Deciding<'_> {
@@ -108,9 +107,21 @@ impl Decisions for Deciding<'_> {
     }
 
     fn sign_proxy(&mut self, request: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let signed = self.sign(request);
+        self.delegation = match &signed {
+            Ok(_) => Delegation::Given,
+            Err(refusal) => Delegation::Failed(refusal.message.clone()),
+        };
+        signed
+    }
+}
+
+impl Deciding<'_> {
+    fn sign(&self, request: &[u8]) -> Result<Vec<u8>, Refusal> {
         let failed = |error: Error| Refusal::new(Cause::Unacceptable, error.message());
         let random = SystemRandom::new();
-        let request = Request::read(request)?;
+        // It was encrypted with the key of the session, by the server that has proved itself.
+        let request = Request::read_from_proved(request)?;
         let shown = &self.asked.shown;
         let key = Key::from_pkcs8(shown.key(), &random)
             .or_else(|_| Key::from_pem(pem::encode(RSA_KEY, shown.key()).as_bytes(), &random))
@@ -121,7 +132,6 @@ impl Decisions for Deciding<'_> {
         let chain = request.sign(&issuer, terms, now_s, &random).map_err(failed)?;
         // The server has the rest of the chain from the login.
         let first = chain.first().ok_or_else(|| Refusal::new(Cause::Malformed, "no proxy was made"))?;
-        self.has_signed = true;
         Ok(pem::encode(pem::CERTIFICATE, first).into_bytes())
     }
 }
