@@ -30,7 +30,7 @@ impl Request {
     /// It is none, its key is of no use (RSA below 2048 bits, another curve), or its signature is wrong or made with what
     /// proves nothing.
     pub fn read(bytes: &[u8]) -> Result<Request, Refusal> {
-        Request::read_with(bytes, Fields::check)
+        Request::read_with(bytes, |fields| fields.check())
     }
 
     /// The same of one that has come from somebody who has proved to be who is meant, on a way on which nobody can change it: its

@@ -40,7 +40,7 @@ use super::terms::{Copied, Progress, Unstated};
 use crate::copies::rules::is_itself;
 use crate::stop::stopped;
 use leaving::Target;
-use rendezvous::{Key, Terms, for_delegate, refuse_unsayable};
+use rendezvous::{Key, Terms, refuse_unsayable};
 use words::{at_source, at_target, has_proxy, of_copy, unable};
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
@@ -141,7 +141,7 @@ pub(super) async fn copy_seen(
     refuse_unsayable(&from.url, target)?;
     refuse_itself(&from, target, there.as_ref())?;
     refuse_unstated(target, target_kinds.as_ref().and_then(Option::as_deref), options)?;
-    let key = if options.delegates { None } else { Some(Key::new()?) };
+    let key = Key::new()?;
     let terms = Terms {
         first: source,
         placed: &from.url,
@@ -149,10 +149,7 @@ pub(super) async fn copy_seen(
         size_bytes: from.stat.size_bytes,
         streams: options.streams.max(1),
     };
-    let cgi = match &key {
-        Some(key) => key.for_target(&terms)?,
-        None => for_delegate(&terms)?,
-    };
+    let cgi = if options.delegates { key.for_delegate(&terms)? } else { key.for_target(&terms)? };
     let opener = if options.delegates { client.clone().delegating() } else { client.clone() };
     let opened = open_target(&opener, target, options, &cgi, there.is_none(), stop.as_mut()).await;
     let may_be_open = |error: &Error| {
@@ -171,7 +168,16 @@ pub(super) async fn copy_seen(
             refuse_unstated(target, kinds.as_deref(), options)?;
             target_kinds = Some(kinds);
         }
-        transfer(&client, &from, key.as_ref(), &mut to, options, observer, stop.as_mut()).await
+        transfer(
+            &client,
+            &from,
+            (!options.delegates).then_some(&key),
+            &mut to,
+            options,
+            observer,
+            stop.as_mut(),
+        )
+        .await
     };
     let outcome = outcome.await;
     let made = match outcome {
