@@ -182,8 +182,9 @@ fn a_destination_fetches_with_a_proxy_that_it_gets() {
     assert!(!site.server.exported("vo/back").exists());
     // Nor does a server whose certificate is not checked, and of a certificate alone XRootD asks for no proxy.
     let insecure = copy(&ada, &["--delegate", "--insecure"], &from, &target.url_over("root", "vo/i"));
-    insecure.exits(12).says(&["are certificates checked"]);
+    insecure.exits(DENIED).says(&["no delegated credentials for tpc", "are certificates checked"]);
     let bare = site.pki.credential("eve");
-    copy(&bare, &["--delegate"], &from, &target.url_over("root", "vo/j")).exits(12).says(&["itself a proxy"]);
+    let outcome = copy(&bare, &["--delegate"], &from, &target.url_over("root", "vo/j"));
+    outcome.exits(DENIED).says(&["no delegated credentials for tpc", "itself a proxy"]);
     assert!(!target.exported("vo/i").exists() && !target.exported("vo/j").exists());
 }

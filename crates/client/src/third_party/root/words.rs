@@ -13,6 +13,8 @@ const AT_SOURCE: &str = "(source)";
 const NO_SPACE: &str = "no space left on device";
 /// The refusal of a source to which a destination came that nobody has announced.
 const EXPIRED: &str = "authorization expired";
+/// The refusal of a destination that was to get a proxy of the user's, and has none.
+const NO_PROXY: &str = "no delegated credentials";
 /// The refusals of servers that do not copy, or do not in this place.
 const NO_COPIES: [&str; 3] = ["tpc not supported", "tpc not allowed", "not authorized for tpc"];
 
@@ -50,11 +52,18 @@ pub(super) fn at_target(error: Error, target: &Url) -> Error {
 }
 
 fn at(error: Error, url: &Url, part: &str) -> Error {
+    let lacks_proxy = error.message().contains(NO_PROXY);
     if NO_COPIES.iter().any(|words| error.message().contains(words)) {
         return unable(url).more(error.message());
     }
     let error = if error.endpoint_text().is_none() { error.endpoint(url) } else { error };
-    error.more(part)
+    let error = error.more(part);
+    match lacks_proxy {
+        true => error.hint(
+            "it wants a proxy of the user's: is the credential itself a proxy, and are certificates checked?",
+        ),
+        false => error,
+    }
 }
 
 /// The destination has not made the copy, and says why. It repeats in its words what the source has answered it.
