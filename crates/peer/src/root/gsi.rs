@@ -27,6 +27,7 @@ pub(super) const ANSWERED: &str = "this was its answer to the login by gsi";
 pub(super) const IS_BUILT_IN: bool = cfg!(feature = "gsi");
 
 /// A certificate, and the server that it is for.
+#[cfg_attr(not(feature = "gsi"), expect(dead_code, reason = "there is nobody to read it"))]
 pub(super) struct Asked {
     /// The certificate of the moment, with its key.
     pub(super) shown: ClientIdentity,
