@@ -26,6 +26,8 @@
 #
 # For Debian 12 and 13, Ubuntu 22.04 and 24.04, starting from git and a shell. The other packages:
 #   gcc libc6-dev make   the linker, and a C compiler for the crate ring
+#   libssl-dev pkg-config
+#                        the OpenSSL that logins by certificate over root:// (gsi) are made with
 #   ca-certificates      cargo fetches crates over https
 #   curl                 fetches Rust's installer; client of the tests; asks for copies in `make bench-tpc`
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
@@ -85,6 +87,9 @@ need() { # command package
 }
 
 compiles() { printf '#include <stdio.h>\n' | cc -E -x c - >/dev/null 2>&1; }
+
+# Its headers, for the crate openssl.
+has_openssl() { printf '#include <openssl/opensslv.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 
 has_authorities() {
     for file in "${SSL_CERT_FILE-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
@@ -161,6 +166,8 @@ need git git
 need make make
 need cc gcc
 compiles || packages="$packages libc6-dev"
+have pkg-config || packages="$packages pkg-config"
+has_openssl || packages="$packages libssl-dev"
 has_authorities || packages="$packages ca-certificates"
 cargo_is_recent || have rustup || need curl curl
 case $purpose in
@@ -174,7 +181,7 @@ case $purpose in
     need nginx nginx
     need openssl openssl
     need c++ g++
-    need pkg-config pkg-config
+    need_once pkg-config pkg-config
     need ip iproute2
     need python3 python3
     need xrdadler32 xrootd-client

@@ -40,7 +40,7 @@ allowed() {
     net) echo core auth sys ;;
     store) echo core sys share ;;
     wan) echo core sys ;;
-    peer) echo core dav xrd auth sys net ;;
+    peer) echo core dav xrd auth gsi sys net ;;
     engine) echo core dav plan read xrd auth sys share net store peer ;;
     client) echo core dav plan read xrd auth sys share net store peer engine ;;
     delegation) echo core auth net sys ;;

@@ -68,6 +68,9 @@ fn check(args: &CpArgs) -> Result<()> {
     if args.tpc == Tpc::Never && args.tpc_mode != TpcMode::Auto {
         return wrong("--tpc-mode is about copies between servers", "leave out --tpc never");
     }
+    if args.delegate && args.tpc == Tpc::Never {
+        return wrong("--delegate is about copies between servers", "leave out --tpc never");
+    }
     if args.tpc == Tpc::Only {
         // A metalink of this machine may name files of servers.
         let sources = args.paths.source.iter().filter(|source| args.no_metalink || !is_metalink_name(source));
@@ -125,6 +128,7 @@ fn wish(args: &CpArgs) -> Wish {
             TpcMode::Pull => Some(Mode::Pull),
             TpcMode::Push => Some(Mode::Push),
         },
+        delegates: args.delegate,
     }
 }
 

@@ -26,17 +26,17 @@ pub struct ClientCredential {
 }
 
 impl ClientCredential {
-    /// A chain (DER, the first certificate in front) with the first one's key (PKCS#8 in DER).
+    /// A chain (DER, the first certificate in front) with the first one's key (PKCS#8 or PKCS#1, in DER).
     ///
     /// `issuer_hash`: eight digits, as OpenSSL has them, of the name of the authority that the chain ends at. `name` is
     /// for people: `the proxy of /tmp/x509up_u1000`. Refused where the key is no RSA key.
     pub fn new(
         chain: &[Vec<u8>],
-        key_pkcs8: &[u8],
+        key: &[u8],
         issuer_hash: &str,
         name: &str,
     ) -> Result<ClientCredential, Refusal> {
-        let key = private_key(key_pkcs8, name)?;
+        let key = private_key(key, name)?;
         let public_key = key.public_key_to_pem().map_err(failed("writing the public key"))?;
         let chain = chain.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect();
         Ok(ClientCredential { chain, key, public_key, issuer_hash: issuer_hash.to_owned() })
@@ -79,7 +79,7 @@ impl Client {
             .with(Kind::CRYPTO_MODULE, module)
             .with_number(Kind::VERSION, VERSION)
             .with(Kind::ISSUER_HASH, format!("{}.0", credential.issuer_hash))
-            .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS } else { 0 })
+            .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS | offers::WANTS_TO } else { 0 })
             .with(Kind::MAIN, main);
         let client = Client { credential, delegates, pads: parameters.pads, tag, proved: None };
         Ok((client, message.encode()))
@@ -113,8 +113,8 @@ impl Client {
         let server = key_of_certificate(certificate, "the server's")?;
         let main = Buffer::parse(message.need(Kind::MAIN, "its main part")?)?;
         self.check_tag(&main, &server)?;
-        choose(message, Kind::CIPHER_ALGORITHM, cipher::NAME, "ciphers")?;
-        choose(message, Kind::DIGEST_ALGORITHM, DIGEST, "digests")?;
+        choose(message, Kind::CIPHER_ALGORITHM, &[cipher::NAME], "ciphers")?;
+        let digest = choose(message, Kind::DIGEST_ALGORITHM, &DIGESTS, "digests")?;
         let part = message.need(Kind::CIPHER, "the server's part of the key exchange")?;
         let part = keys::recover(&server, part, "the server's part of the key exchange")?;
         let (agreement, secret) = Agreement::answer(&part, self.pads)?;
@@ -130,7 +130,7 @@ impl Client {
             .with(Kind::PUBLIC_KEY, own.public_key.as_slice())
             // With the bytes of the initialisation vector.
             .with(Kind::CIPHER_ALGORITHM, format!("{}#16", cipher::NAME))
-            .with(Kind::DIGEST_ALGORITHM, DIGEST)
+            .with(Kind::DIGEST_ALGORITHM, digest)
             .with(Kind::MAIN, key.seal(&main.encode())?);
         self.proved = Some((server, key));
         Ok(answer.encode())
@@ -187,16 +187,15 @@ impl Client {
     }
 }
 
-/// The digest of signatures; nothing of the exchange is signed with it.
-const DIGEST: &str = "sha256";
+/// Digests, the best one first. Nothing of the exchange is signed with any, so that those of XRootD before 5.6 do no harm.
+const DIGESTS: [&str; 3] = ["sha256", "sha1", "md5"];
 
-fn choose(message: &Buffer, kind: Kind, ours: &str, what: &str) -> Result<(), Refusal> {
+/// The first of ours that the server has as well.
+fn choose(message: &Buffer, kind: Kind, ours: &[&'static str], what: &str) -> Result<&'static str, Refusal> {
     let theirs = message.text(kind).unwrap_or_default();
-    match theirs.split(':').any(|name| name == ours) {
-        true => Ok(()),
-        false => {
-            let what = format!("gsi: of the server's {what} ({theirs}) none is known here: {ours} is");
-            Err(Refusal::new(Cause::Unacceptable, what))
-        }
-    }
+    ours.iter().copied().find(|name| theirs.split(':').any(|their| their == *name)).ok_or_else(|| {
+        let what =
+            format!("gsi: of the server's {what} ({theirs}) none is known here: {} is", ours.join(", "));
+        Refusal::new(Cause::Unacceptable, what)
+    })
 }

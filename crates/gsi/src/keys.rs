@@ -23,11 +23,18 @@ pub fn generate_rsa_pkcs8(bits: u32) -> Result<Vec<u8>, Refusal> {
     PKey::from_rsa(key).and_then(|key| key.private_key_to_pkcs8()).map_err(failed("making an RSA key"))
 }
 
-/// The RSA key of a certificate's owner, in PKCS#8 (DER).
-pub(crate) fn private_key(pkcs8: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
-    let key = PKey::private_key_from_pkcs8(pkcs8).map_err(failed("reading the private key"))?;
+/// The eight digits by which OpenSSL finds the authority of a certificate (DER) in a directory.
+pub fn issuer_hash(certificate: &[u8]) -> Result<String, Refusal> {
+    let unreadable = |_| Refusal::new(Cause::Malformed, "gsi: a certificate cannot be read");
+    let read = X509::from_der(certificate).map_err(unreadable)?;
+    Ok(format!("{:08x}", read.issuer_name_hash()))
+}
+
+/// The RSA key of a certificate's owner, in PKCS#8 or PKCS#1 (DER).
+pub(crate) fn private_key(der: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
+    let key = PKey::private_key_from_der(der).map_err(failed("reading the private key"))?;
     let key = key.rsa().map_err(|_| {
-        let what = format!("gsi: {whose} has no RSA key, and gsi knows no other: make a proxy with an RSA key, or use https or a token");
+        let what = format!("gsi: {whose} has no RSA key, and gsi knows no other");
         Refusal::new(Cause::Unacceptable, what)
     })?;
     check_size(&key, whose)?;

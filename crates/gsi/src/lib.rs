@@ -30,7 +30,7 @@ pub mod server;
 pub use cipher::SessionKey;
 pub use client::{Client, ClientCredential};
 pub use exchange::VERSION;
-pub use keys::generate_rsa_pkcs8;
+pub use keys::{generate_rsa_pkcs8, issuer_hash};
 pub use parameters::Parameters;
 pub use server::{HostCredential, Server, ServerStep};
 

@@ -22,7 +22,7 @@ use crate::resolve::Resolver;
 use crate::socks;
 use crate::speech::{FINDING_MAX, Speech};
 use crate::stream::Stream;
-use crate::tls::{self, Trust};
+use crate::tls::{self, Trust, Verifier};
 use crate::turns::Asker;
 
 /// Makes connections; cheap to clone. Clones share what they learn: TLS sessions to go on from, and which
@@ -43,6 +43,7 @@ pub struct Dialer {
 /// TLS settings, which keep sessions to go on from: each identity has its own.
 #[derive(Default)]
 struct Configs {
+    verifier: OnceLock<Arc<Verifier>>,
     anonymous: OnceLock<Arc<ClientConfig>>,
     /// Those of identities that are not in use any more go when another one comes.
     others: Mutex<HashMap<IdentityId, (InUse, Arc<ClientConfig>)>>,
@@ -329,12 +330,35 @@ impl Dialer {
         Ok(dialled)
     }
 
+    /// Checks that a certificate (DER) is believed, and is that of the server of `host`, as in a handshake of TLS: for a server that
+    /// proves its key in another way. It may read files, and take a millisecond of a processor.
+    ///
+    /// An error of kind `Denied` says what is wrong with it.
+    pub fn check_certificate(&self, certificate: &[u8], host: &str) -> Result<()> {
+        self.verifier()?.check(certificate, &server_name(host)?)
+    }
+
+    /// True if certificates are checked; false if anyone is trusted.
+    pub fn checks_certificates(&self) -> bool {
+        !self.trust.insecure
+    }
+
+    fn verifier(&self) -> Result<&Arc<Verifier>> {
+        match self.tls.verifier.get() {
+            Some(verifier) => Ok(verifier),
+            None => {
+                let verifier = Arc::new(Verifier::new(&self.trust)?);
+                Ok(self.tls.verifier.get_or_init(|| verifier))
+            }
+        }
+    }
+
     /// The TLS settings; an authority that cannot be read is an error of the caller.
     fn tls(&self, identity: &Identity) -> Result<Arc<ClientConfig>> {
         let anonymous = match self.tls.anonymous.get() {
             Some(tls) => tls,
             None => {
-                let tls = tls::client_config(&self.trust)?;
+                let tls = tls::client_config_believing(self.verifier()?, self.trust.records)?;
                 self.tls.anonymous.get_or_init(|| tls)
             }
         };

@@ -95,16 +95,20 @@ pub struct Trust {
 /// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR`, or the platform's store.
 pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
-    let provider = Arc::new(provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
+    client_config_believing(&Arc::new(Verifier::new(trust)?), trust.records)
+}
+
+/// The same, with certificates judged by `verifier`.
+pub(crate) fn client_config_believing(
+    verifier: &Arc<Verifier>,
+    records: RecordLayer,
+) -> Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(verifier.provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
-    let named = named_roots(trust)?;
-    let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
-    let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
-    let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier.clone());
     let mut config = config.with_no_client_auth();
-    config.enable_secret_extraction = trust.records.takes_keys();
+    config.enable_secret_extraction = records.takes_keys();
     Ok(Arc::new(config))
 }
 
@@ -301,7 +305,7 @@ fn unusable(file: &Path, cause: impl std::fmt::Display) -> Error {
 /// Trusts the authorities that the caller has named, and behind them the system's: reading those takes ten
 /// milliseconds, which a copy from one's own server need not pay.
 #[derive(Debug)]
-struct Verifier {
+pub(crate) struct Verifier {
     /// Accept every certificate (`--insecure`); signatures are checked in any case.
     anyone: bool,
     named: Option<Arc<WebPkiServerVerifier>>,
@@ -310,6 +314,20 @@ struct Verifier {
 }
 
 impl Verifier {
+    /// Reads the authorities that the caller has named; one that cannot be read is an error.
+    pub(crate) fn new(trust: &Trust) -> Result<Verifier> {
+        let provider = Arc::new(provider());
+        let named = named_roots(trust)?;
+        let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
+        Ok(Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider })
+    }
+
+    /// Checks a server's certificate (DER), as a handshake with `name` does. Proves nothing about its key.
+    pub(crate) fn check(&self, certificate: &[u8], name: &ServerName<'_>) -> Result<()> {
+        let checked = self.verify_server_cert(&certificate.into(), &[], name, &[], UnixTime::now());
+        checked.map(drop).map_err(|wrong| client::disbelief(&wrong))
+    }
+
     fn system(&self) -> Option<&Arc<WebPkiServerVerifier>> {
         let load = || {
             let mut roots = RootCertStore::empty();

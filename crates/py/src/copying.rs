@@ -89,7 +89,7 @@ async fn run(asked: Asked, client: Client, progress: Progress, stop: Stop) -> Re
         existing: asked.existing,
         preserve_times: false,
         dry_run: false,
-        wish: Wish { third_party: asked.third_party, mode: None },
+        wish: Wish { third_party: asked.third_party, ..Wish::default() },
         takes_metalinks: asked.metalinks,
         lasting: asked.lasting,
     };

@@ -30,6 +30,16 @@ impl Request {
     /// It is none, its key is of no use (RSA below 2048 bits, another curve), or its signature is wrong or made with what
     /// proves nothing.
     pub fn read(bytes: &[u8]) -> Result<Request, Refusal> {
+        Request::read_with(bytes, |fields| fields.check())
+    }
+
+    /// The same of one that has come from somebody who has proved to be who is meant, on a way on which nobody can change it: its
+    /// signature is not looked at. XRootD (5.5.3) makes it with SHA-1.
+    pub fn read_from_proved(bytes: &[u8]) -> Result<Request, Refusal> {
+        Request::read_with(bytes, |_| Ok(()))
+    }
+
+    fn read_with(bytes: &[u8], check: Check) -> Result<Request, Refusal> {
         let place = "the request for a proxy";
         if bytes.len() > limits::PROXY_REQUEST_BYTES_MAX {
             let message = format!("it has {} bytes, which is longer than is accepted", bytes.len());
@@ -37,7 +47,7 @@ impl Request {
         }
         let malformed = |what: &str| Refusal::new(Cause::Malformed, what).context(place);
         if bytes.first() == Some(&tag::SEQUENCE) {
-            return Request::from_der(bytes).map_err(|refusal| refusal.context(place));
+            return Request::from_der(bytes, check).map_err(|refusal| refusal.context(place));
         }
         let blocks = pem::decode(bytes).map_err(|error| malformed(&printable(error.message())))?;
         let is_request = |label: &str| [pem::REQUEST, "NEW CERTIFICATE REQUEST"].contains(&label);
@@ -46,18 +56,15 @@ impl Request {
         if requests.next().is_some() {
             return Err(malformed("there are several in it"));
         }
-        Request::from_der(&request.der).map_err(|refusal| refusal.context(place))
+        Request::from_der(&request.der, check).map_err(|refusal| refusal.context(place))
     }
 
-    fn from_der(der: &[u8]) -> Result<Request, Refusal> {
+    fn from_der(der: &[u8], check: Check) -> Result<Request, Refusal> {
         let fields = Fields::read(der)
             .ok_or_else(|| Refusal::new(Cause::Malformed, "it is no certificate request (PKCS #10)"))?;
         let kind = KeyKind::of(fields.spki)
             .map_err(|what| Refusal::new(Cause::Unacceptable, format!("it is for {what}")))?;
-        let algorithm = Algorithm::from_der(fields.algorithm).ok_or_else(|| {
-            Refusal::new(Cause::Unacceptable, "it is signed with an algorithm that is not accepted")
-        })?;
-        signature::verify(fields.spki, algorithm, fields.signed, fields.signature)?;
+        check(&fields)?;
         Ok(Request { spki: fields.spki.to_vec(), kind })
     }
 
@@ -113,12 +120,25 @@ impl Request {
     }
 }
 
+/// Looks at the signature of a request.
+type Check = fn(&Fields<'_>) -> Result<(), Refusal>;
+
 /// The parts of a request.
 struct Fields<'a> {
     signed: &'a [u8],
     spki: &'a [u8],
     algorithm: &'a [u8],
     signature: &'a [u8],
+}
+
+impl Fields<'_> {
+    /// Refuses a request that was not signed with its own key.
+    fn check(&self) -> Result<(), Refusal> {
+        let algorithm = Algorithm::from_der(self.algorithm).ok_or_else(|| {
+            Refusal::new(Cause::Unacceptable, "it is signed with an algorithm that is not accepted")
+        })?;
+        signature::verify(self.spki, algorithm, self.signed, self.signature)
+    }
 }
 
 impl<'a> Fields<'a> {

@@ -18,6 +18,7 @@ mod curl_to_serve;
 mod directories;
 mod disagreement;
 mod first_hour;
+mod gsi;
 mod hardships;
 mod hosts;
 mod identity;

@@ -206,9 +206,9 @@ impl Probing {
             }
         }
         let greeted = self.step(Step::Login, clock, clock.bound(greet(&client, url))).await;
-        let Some((connection, is_by_token)) = greeted else { return false };
+        let Some((connection, method)) = greeted else { return false };
         self.report.connection = Some(connection);
-        self.report.shown = shown(&client, url, is_by_token);
+        self.report.shown = shown(&client, url, method);
         true
     }
 
@@ -278,18 +278,18 @@ impl Probing {
     }
 }
 
-/// Makes a connection that can carry a request; returns it in words, and whether its login is by a token.
-async fn greet(client: &Client, url: &Url) -> Result<(String, bool)> {
+/// Makes a connection that can carry a request; returns it in words, and the way of authentication of its login over root://.
+async fn greet(client: &Client, url: &Url) -> Result<(String, &'static str)> {
     if url.scheme().is_root() {
         let greeting = client.root.greet(url).await?;
-        return Ok((greeting.text, greeting.session.is_by_token));
+        return Ok((greeting.text, greeting.session.method));
     }
     let connected = client.http.connect(url, url, Purpose::Request, true).await?;
-    Ok((connected.connection.describe(), false))
+    Ok((connected.connection.describe(), ""))
 }
 
 /// The credentials that requests about a URL show.
-fn shown(client: &Client, url: &Url, is_by_token: bool) -> Vec<Shown> {
+fn shown(client: &Client, url: &Url, method: &str) -> Vec<Shown> {
     let credentials = &client.credentials;
     let token = || credentials.token().ok().flatten().map(|token| Shown::Token(token.from));
     let certificate = || credentials.certificate().map(Shown::Certificate);
@@ -297,8 +297,8 @@ fn shown(client: &Client, url: &Url, is_by_token: bool) -> Vec<Shown> {
         return if url.scheme().is_root() || sends_password(url) { vec![Shown::Url] } else { Vec::new() };
     }
     if url.scheme().is_root() {
-        let by_token = is_by_token.then(token).flatten();
-        let by_certificate = certificate().filter(|_| url.scheme().is_encrypted());
+        let by_token = (method == "ztn").then(token).flatten();
+        let by_certificate = certificate().filter(|_| url.scheme().is_encrypted() || method == "gsi");
         return by_token.into_iter().chain(by_certificate).collect();
     }
     match url.scheme().is_encrypted() && credentials.may_see(url, url) {

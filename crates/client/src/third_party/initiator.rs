@@ -227,6 +227,7 @@ impl Initiator {
             checksum: checksum.clone(),
             unstated: unstated(task),
             requires_checksum: options.require_verified,
+            delegates: task.wish.delegates,
             ..RootThirdParty::default()
         };
         let (mut is_new, mut has_moved, mut is_lost) = (true, false, false);

@@ -9,7 +9,9 @@
 //!           open with the key · sync · … · sync, answered at the end · stat once a second · close
 //! ```
 //!
-//! It is the key ("rendezvous") mode of XRootD's clients: neither server gets a credential of the user. The bytes are compared
+//! It is the key ("rendezvous") mode of XRootD's clients: neither server gets a credential of the user. In the delegated ("lite")
+//! one the destination gets a proxy of the user's certificate when the client logs in there, and opens the source with that, without
+//! a key: the line from the client to the source is only for a look at the file. The bytes are compared
 //! by size and, if both servers have one of the same kind, by checksum. What this copy made is removed when it fails.
 
 mod leaving;
@@ -39,7 +41,7 @@ use crate::copies::rules::is_itself;
 use crate::stop::stopped;
 use leaving::Target;
 use rendezvous::{Key, Terms, refuse_unsayable};
-use words::{at_source, at_target, of_copy, unable};
+use words::{at_source, at_target, has_proxy, of_copy, unable};
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
 const FILE_MODE: u16 = 0o644;
@@ -64,6 +66,9 @@ pub struct RootThirdParty {
     pub unstated: Unstated,
     /// True if a copy whose checksum could not be compared is a failure.
     pub requires_checksum: bool,
+    /// True if the destination gets a proxy of the user's certificate, and reads the source as the user: the source needs to take
+    /// no part. The destination has to ask for it, in a login by gsi.
+    pub delegates: bool,
     /// Longest time without more bytes at the destination.
     pub stall_max: Duration,
 }
@@ -77,6 +82,7 @@ impl Default for RootThirdParty {
             checksum: None,
             unstated: Unstated::Passes,
             requires_checksum: false,
+            delegates: false,
             stall_max: ROOT_TPC_STALL_MAX,
         }
     }
@@ -128,7 +134,9 @@ pub(super) async fn copy_seen(
             false => Ok(None),
         }
     };
-    let looked = async { tokio::try_join!(place(&client, source), kinds_at_target(&client, target), there) };
+    let stage = if options.delegates { "" } else { "tpc.stage=placement" };
+    let looked =
+        async { tokio::try_join!(place(&client, source, stage), kinds_at_target(&client, target), there) };
     let (from, mut target_kinds, there) = unless(stop.as_mut(), looked).await?;
     refuse_unsayable(&from.url, target)?;
     refuse_itself(&from, target, there.as_ref())?;
@@ -141,14 +149,18 @@ pub(super) async fn copy_seen(
         size_bytes: from.stat.size_bytes,
         streams: options.streams.max(1),
     };
-    let cgi = key.for_target(&terms)?;
-    let opened = open_target(&client, target, options, &cgi, there.is_none(), stop.as_mut()).await;
+    let cgi = if options.delegates { key.for_delegate(&terms)? } else { key.for_target(&terms)? };
+    let opener = if options.delegates { client.clone().delegating() } else { client.clone() };
+    let opened = open_target(&opener, target, options, &cgi, there.is_none(), stop.as_mut()).await;
     let may_be_open = |error: &Error| {
         matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Interrupted)
     };
     *is_lost = there.is_some() && opened.as_ref().err().is_none_or(may_be_open);
     let mut to = opened?;
     let outcome = async {
+        if options.delegates {
+            has_proxy(&to.file)?;
+        }
         if !to.file.url.same_endpoint(target) {
             // The server that a manager has chosen.
             let kinds = unless(stop.as_mut(), kinds(&mut to.file)).await;
@@ -156,7 +168,16 @@ pub(super) async fn copy_seen(
             refuse_unstated(target, kinds.as_deref(), options)?;
             target_kinds = Some(kinds);
         }
-        transfer(&client, &from, &key, &mut to, options, observer, stop.as_mut()).await
+        transfer(
+            &client,
+            &from,
+            (!options.delegates).then_some(&key),
+            &mut to,
+            options,
+            observer,
+            stop.as_mut(),
+        )
+        .await
     };
     let outcome = outcome.await;
     let made = match outcome {
@@ -189,16 +210,19 @@ async fn unless<T>(
     }
 }
 
-/// Finds the server that has the source, and what it can.
-async fn place(client: &Client, source: &Url) -> Result<Source> {
+/// Finds the server that has the source, and what it can; `stage` says what for. Without one it need take no part.
+async fn place(client: &Client, source: &Url, stage: &str) -> Result<Source> {
     let find = async {
         let options = OpenOptions::READ | OpenOptions::RETSTAT;
-        let mut file = client.open(source, options, 0, "tpc.stage=placement").await?;
+        let mut file = client.open(source, options, 0, stage).await?;
         let stat = match file.stat.take() {
             Some(stat) => stat,
             None => stat(&mut file).await?,
         };
-        let kinds = kinds(&mut file).await?;
+        let kinds = match stage.is_empty() {
+            true => kinds_of(&known(file.settings(SETTINGS).await)?),
+            false => kinds(&mut file).await?,
+        };
         let url = file.url.clone();
         file.close().await?;
         Ok(Source { url, stat, kinds })
@@ -306,7 +330,7 @@ async fn open_target(
 async fn transfer(
     client: &Client,
     source: &Source,
-    key: &Key,
+    key: Option<&Key>,
     to: &mut Target,
     options: &RootThirdParty,
     observer: &mut (dyn FnMut(Progress) + Send),
@@ -316,16 +340,23 @@ async fn transfer(
     let host = client.host_for_others(&to.file).await;
     let armed = unless(stop.as_mut(), to.file.call(|handle| Sync { handle })).await;
     armed.map_err(|error| at_target(error, &target))?;
-    let cgi = key.for_source(&host);
-    let opened = unless(stop.as_mut(), client.open(&source.url, OpenOptions::READ, 0, &cgi)).await;
     // Open as long as the destination reads: its end takes the key away.
-    let mut from = opened.map_err(|error| at_source(error, &source.url))?;
+    let mut from = match key {
+        Some(key) => {
+            let cgi = key.for_source(&host);
+            let opened = unless(stop.as_mut(), client.open(&source.url, OpenOptions::READ, 0, &cgi)).await;
+            Some(opened.map_err(|error| at_source(error, &source.url))?)
+        }
+        None => None,
+    };
     let size_bytes = source.stat.size_bytes;
     let told = &mut |done_bytes| observer(Progress { done_bytes, size_bytes: Some(size_bytes) });
-    watch(to, &mut from, (source, &host), options.stall_max, told, stop.as_mut()).await?;
+    watch(to, from.as_mut(), (source, &host), options.stall_max, told, stop.as_mut()).await?;
     let found = unless(stop, stat(&mut to.file)).await.map_err(|error| at_target(error, &target))?;
     // Whatever it says: all bytes are there.
-    let _ = from.close().await;
+    if let Some(from) = from {
+        let _ = from.close().await;
+    }
     match found.size_bytes == size_bytes {
         true => {
             told(size_bytes);
@@ -354,7 +385,7 @@ enum Event {
 /// destination is on `host`.
 async fn watch(
     to: &mut Target,
-    from: &mut OpenFile,
+    mut from: Option<&mut OpenFile>,
     (source, host): (&Source, &str),
     mut stall_max: Duration,
     told: &mut (dyn FnMut(u64) + Send),
@@ -373,7 +404,7 @@ async fn watch(
                 biased;
                 () = stop.as_mut() => Event::Stop,
                 answer = to.file.answer() => Event::Answer(answer),
-                error = ended(from), if lost.is_none() => Event::SourceLost(error),
+                error = ended(from.as_deref_mut()), if lost.is_none() => Event::SourceLost(error),
                 _ = ticks.tick() => Event::Ask,
             }
         };
@@ -444,7 +475,8 @@ async fn watch(
 }
 
 /// Waits until the connection of a file ends, of which nothing is asked.
-async fn ended(file: &mut OpenFile) -> Error {
+async fn ended(file: Option<&mut OpenFile>) -> Error {
+    let Some(file) = file else { return std::future::pending().await };
     loop {
         match file.answer().await {
             // It is quiet, as it should be.

@@ -49,6 +49,9 @@ pub struct Wish {
     pub third_party: ThirdParty,
     /// In this way only; `None`: a pull, and if that does not do, a push.
     pub mode: Option<Mode>,
+    /// True if the destination of a copy over root:// gets a proxy of the user's certificate, and reads the source with it: then the
+    /// source needs to know nothing of third-party copies.
+    pub delegates: bool,
 }
 
 /// What becomes of a copy whose right checksum is known, and of a kind that the target's server does not state.

@@ -85,6 +85,10 @@ pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
 /// ten.
 pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;
 
+/// Seconds for which a proxy is valid that a server gets in a login by gsi to make a copy with; no longer than the certificate in any
+/// case. The longest third-party copy that XRootD's clients wait for is half an hour, and a queue may be before it.
+pub const DELEGATED_PROXY_S: i64 = 12 * 3600;
+
 // --- Shared keys of XRootD (sss) ---------------------------------------------------------------
 
 /// Seconds for which credentials by a shared key are good, and by which clocks may differ: XRootD's own default.

@@ -28,6 +28,7 @@ const PROXY_CERT_INFO: &str = "1.3.6.1.5.5.7.1.14";
 #[derive(Clone)]
 pub struct ClientIdentity {
     certified: Arc<CertifiedKey>,
+    key: Arc<PrivateKeyDer<'static>>,
     facts: IdentityFacts,
 }
 
@@ -64,8 +65,8 @@ impl ClientIdentity {
                 .fault(Fault::Caller)
                 .hint("make a proxy of it (voms-proxy-init), or name a key without a passphrase"));
         }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| unusable("no private key is in it"))?;
-        let key = ring::sign::any_supported_type(&key).map_err(|_| {
+        let der = PrivateKeyDer::from_pem_slice(key).map_err(|_| unusable("no private key is in it"))?;
+        let key = ring::sign::any_supported_type(&der).map_err(|_| {
             unusable("the private key is of no kind that is used here: RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, Ed25519")
         })?;
         let facts = facts(&chain).ok_or_else(|| unusable("a certificate in it cannot be read"))?;
@@ -80,7 +81,18 @@ impl ClientIdentity {
         if !is_pair {
             return Err(unusable("the private key is not that of the first certificate"));
         }
-        Ok(ClientIdentity { certified: Arc::new(CertifiedKey::new(chain, key)), facts })
+        let certified = Arc::new(CertifiedKey::new(chain, key));
+        Ok(ClientIdentity { certified, key: Arc::new(der), facts })
+    }
+
+    /// The certificates (DER), that of the key in front.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.certified.cert.iter().map(|certificate| certificate.as_ref())
+    }
+
+    /// The private key (DER: PKCS#8, PKCS#1 or SEC1), for proofs that TLS does not make.
+    pub fn key(&self) -> &[u8] {
+        self.key.secret_der()
     }
 
     /// True if a server sees the same certificates.
@@ -144,6 +156,15 @@ impl ResolvesClientCert for Shown {
 
     fn has_certs(&self) -> bool {
         true
+    }
+}
+
+/// The error of a server's certificate that is not believed, or is another server's.
+pub(super) fn disbelief(wrong: &rustls::Error) -> Error {
+    match wrong {
+        rustls::Error::InvalidCertificate(why) => untrusted(why),
+        other => Error::new(ErrorKind::Denied, format!("its certificate is not trusted: {other}"))
+            .hint(Hint::NameAuthorityOrMend),
     }
 }
 

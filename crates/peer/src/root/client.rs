@@ -17,6 +17,7 @@ use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
 use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
 use super::file::{OfClient, OpenFile};
+use super::gsi;
 use super::login_user::login_user;
 use super::names::Names;
 use super::quirks::{KnownQuirks, Quirks};
@@ -53,6 +54,8 @@ pub struct Client {
     credentials: Credentials,
     /// True if its sessions are for files that one server sends to another.
     is_for_copies: bool,
+    /// True if servers that ask for it get a proxy of the user's in their logins.
+    is_delegating: bool,
     /// Names of the servers' addresses.
     pub(super) names: Names,
 }
@@ -92,6 +95,7 @@ impl Client {
             quirks,
             credentials,
             is_for_copies: false,
+            is_delegating: false,
             names: Names::default(),
         }
     }
@@ -100,6 +104,13 @@ impl Client {
     /// a server may want TLS for that alone.
     pub fn for_copies(mut self) -> Client {
         self.is_for_copies = true;
+        self
+    }
+
+    /// The same for a server that is to act for the user, with sessions of its own: in a login by gsi a server that asks for it gets
+    /// a proxy of the user's certificate. Only servers do that may see the user's credentials, and whose certificate was checked.
+    pub fn delegating(mut self) -> Client {
+        self.is_delegating = true;
         self
     }
 
@@ -204,8 +215,9 @@ impl Client {
         let aim = Aim::Bind(shared.session.id);
         let opening = Opening::new(login_user(), aim, flight, shared.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
+        let (answers, ending) = (Answers::default(), gsi::Ending::default());
         let opened =
-            Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
+            Connection::open(&self.dialer, &route, &way.at, opening, (answers, false, &ending)).await;
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Closed(error) | Unopened::Failed(error) => error,
             Unopened::StepByStep => Error::new(ErrorKind::Denied, "the session cannot be bound to like that"),
@@ -217,7 +229,12 @@ impl Client {
 
     /// The part of the client that an open file needs.
     fn of_file(&self) -> OfClient {
-        OfClient { pages: self.pages, is_for_copies: self.is_for_copies, quirks: self.quirks.clone() }
+        OfClient {
+            pages: self.pages,
+            is_for_copies: self.is_for_copies,
+            is_delegating: self.is_delegating,
+            quirks: self.quirks.clone(),
+        }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -305,7 +322,8 @@ impl Client {
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let server = Server::of(&way.at, shown.identity.id()).for_copies(self.is_for_copies);
+        let server = Server::of(&way.at, shown.identity.id());
+        let server = server.for_copies(self.is_for_copies).delegated(self.is_delegating);
         let home = self.pool.home(server, purpose).await;
         let token = shown.token.clone();
         let mut waited = Duration::ZERO;
@@ -343,8 +361,7 @@ impl Client {
             match self.hear(&mut connection, (stream, expect), &mut patience, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
-                    let login =
-                        Login { is_tls: connection.is_tls(), is_by_token: connection.session().is_by_token };
+                    let login = Login { is_tls: connection.is_tls(), method: connection.session().method };
                     let error = self.shown(way, token).error(&answer, login);
                     return Ok(Came::Failed(error, Some(answer.code)));
                 }
@@ -509,15 +526,17 @@ impl Client {
         if let Some(token) = &way.token {
             login.cgi = [login.cgi.as_slice(), b"&", token].concat();
         }
-        let methods = self.methods(way, &login);
+        let mut methods = self.methods(way, &login);
         let must_tls = way.at.scheme() == Scheme::Roots;
         // A server that hangs up on a flight may take the steps.
         let asks = flight == Flight::Steps;
         let aim = if self.is_for_copies { Aim::TpcLogin } else { Aim::Login };
+        let ending = gsi::Ending::default();
+        methods.extend(self.certificate_methods(way, &shown.identity, &ending));
         let opening = Opening::new(login, aim, flight, must_tls, first).with_methods(methods);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = route.of_identity(&shown.identity);
-        let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, (answers, asks, &ending)).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),
@@ -568,6 +587,26 @@ impl Client {
     fn methods(&self, way: &Way, login: &LoginUser) -> Vec<Box<dyn Method>> {
         let keys = self.credentials.shared_keys().filter(|_| self.may_show(way));
         keys.map(|keys| Box::new(Sss::new(keys, login)) as Box<dyn Method>).into_iter().collect()
+    }
+
+    /// True if a proxy is given to servers. Not to one whose certificate is not checked: it may be anybody.
+    fn delegates(&self) -> bool {
+        self.is_delegating && self.dialer.checks_certificates()
+    }
+
+    /// The ways of authentication by the certificate that is shown there now.
+    fn certificate_methods(
+        &self,
+        way: &Way,
+        identity: &Identity,
+        ending: &gsi::Ending,
+    ) -> Vec<Box<dyn Method>> {
+        let (Some(shown), Some(name)) = (identity.certificate(), self.credentials.certificate()) else {
+            return Vec::new();
+        };
+        let (shown, host) = (shown.clone(), way.at.host().to_owned());
+        let dialer = self.dialer.clone();
+        gsi::methods(gsi::Asked { shown, name, dialer, host, delegates: self.delegates() }, ending)
     }
 
     fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {

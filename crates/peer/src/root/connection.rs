@@ -10,14 +10,15 @@ use std::time::Duration;
 use gridlane_core::limits::{
     CONNECT_MAX, IO_BYTES, ROOT_ANSWER_BYTES_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
 };
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Speaks, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Speaks, Url};
 use gridlane_net::{Dialer, Dialled, IdentityId, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_sys::tcp::TcpInfo;
 use gridlane_xrd::answer::ErrorAnswer;
-use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
+use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Signer, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
 
+use super::gsi::{self, Delegation};
 use super::server::Server;
 use super::status::{malformed, said, status_error};
 use crate::credentials::{Credentials, Renewal};
@@ -52,6 +53,10 @@ pub(super) struct Wire {
     identity: IdentityId,
     /// The token that was.
     pub(super) token: Option<Secret>,
+    /// What signs its requests, where the server wants that.
+    signer: Option<Signer>,
+    /// What became of the server's wish for a proxy in the login.
+    delegation: Delegation,
 }
 
 impl Rests for Wire {
@@ -125,14 +130,14 @@ impl Connection {
     }
 
     /// Connects, and opens a session as `opening` says. `answers` knows of requests that the opening sends. `asks`:
-    /// when the server hangs up, it is found out whether something else is spoken there.
+    /// when the server hangs up, it is found out whether something else is spoken there. `ending` gets what else is known at the end of
+    /// the login.
     pub(super) async fn open(
         dialer: &Dialer,
         route: &Route,
         url: &Url,
         mut opening: Opening,
-        answers: Answers,
-        asks: bool,
+        (answers, asks, ending): (Answers, bool, &gsi::Ending),
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
@@ -145,6 +150,8 @@ impl Connection {
             is_direct: route.is_direct(),
             identity: route.identity().id(),
             token: None,
+            signer: None,
+            delegation: Delegation::Unasked,
         };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         // As long as nothing has come, it may be that something else is spoken there.
@@ -167,8 +174,10 @@ impl Connection {
                 sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
-            let (mut turn, used) =
-                opening.receive(&ahead[..end]).map_err(|refused| unopened(refused, url, opening.token()))?;
+            let heard;
+            (opening, heard) = hear(opening, &ahead[..end]).await.map_err(failed)?;
+            let refused = |refused, opening: &Opening| unopened(refused, url, opening, ending);
+            let (mut turn, used) = heard.map_err(|why| refused(why, &opening))?;
             ahead.copy_within(used..end, 0);
             end -= used;
             if turn == Turn::StartTls {
@@ -180,7 +189,7 @@ impl Connection {
                 wire.stream = secured.stream;
                 handshake_round_trips += secured.handshake_round_trips;
                 patience.renew(CONNECT_MAX);
-                turn = opening.secured();
+                turn = opening.secured().map_err(|why| refused(why, &opening))?;
             }
             match turn {
                 Turn::Ready => break,
@@ -232,6 +241,8 @@ impl Connection {
             );
         }
         wire.session = opening.session();
+        wire.signer = opening.signer();
+        wire.delegation = ending.delegation();
         let output = opening.output();
         if !output.is_empty() {
             let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
@@ -306,11 +317,26 @@ impl Connection {
         self.wire.as_ref().is_some_and(|wire| wire.stream.is_tls())
     }
 
-    /// For people: the other end's address and the version of TLS if it is spoken.
+    /// What became of the server's wish for a proxy of the user's in the login.
+    pub(super) fn delegation(&self) -> Delegation {
+        self.wire.as_ref().map(|wire| wire.delegation.clone()).unwrap_or_default()
+    }
+
+    /// True if the server wants signatures of requests, and gets them.
+    fn is_signing(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.signer.is_some())
+    }
+
+    /// For people: the other end's address, the version of TLS if it is spoken, and the way of authentication.
     pub(crate) fn describe(&self) -> String {
         let Some(Wire { stream, .. }) = &self.wire else { return "closed".to_owned() };
         let tls = stream.tls_version().map_or("no TLS".to_owned(), |version| version.replace("TLSv", "TLS "));
-        format!("{}, {tls}", stream.peer())
+        let login = match self.session().method {
+            "" => String::new(),
+            method => format!(", login by {method}"),
+        };
+        let signed = if self.is_signing() { ", requests are signed" } else { "" };
+        format!("{}, {tls}{login}{signed}", stream.peer())
     }
 
     /// The server's address; `None` behind a proxy, and once it is closed.
@@ -365,8 +391,17 @@ impl Connection {
         Ok(stream)
     }
 
-    /// Sends requests that have their numbers.
+    /// Sends requests that have their numbers, each as a whole.
     pub async fn send_numbered(&mut self, requests: &[u8]) -> Result<()> {
+        let mut signed = Vec::new();
+        match self.wire.as_mut().and_then(|wire| wire.signer.as_mut()) {
+            Some(signer) => signer.sign_all(requests, &mut signed).map_err(unsigned)?,
+            None => return self.write(requests).await,
+        }
+        self.write(&signed).await
+    }
+
+    async fn write(&mut self, requests: &[u8]) -> Result<()> {
         // A future that is dropped, or fails here, leaves a request that is cut short.
         self.is_writing = true;
         let Some(wire) = &mut self.wire else { return Err(ended()) };
@@ -379,14 +414,20 @@ impl Connection {
     pub(crate) async fn send(&mut self, request: &[u8], data: &[u8], expect: Expect) -> Result<StreamId> {
         let mut request = request.to_vec();
         let stream = self.number(&mut request, expect)?;
+        if let Some(signer) = self.wire.as_mut().and_then(|wire| wire.signer.as_mut()) {
+            let mut signed = Vec::new();
+            signer.sign(&request, data, &mut signed).map_err(unsigned)?;
+            signed.append(&mut request);
+            request = signed;
+        }
         // Small data travels with its request, large data is not copied for that.
         if data.len() <= HEAD_READ_BYTES {
             request.extend_from_slice(data);
-            self.send_numbered(&request).await?;
+            self.write(&request).await?;
         } else {
-            self.send_numbered(&request).await?;
+            self.write(&request).await?;
             self.is_writing = true;
-            self.send_numbered(data).await?;
+            self.write(data).await?;
         }
         Ok(stream)
     }
@@ -502,7 +543,28 @@ fn ended() -> Error {
     Error::new(ErrorKind::Network, "the server closed the connection").fault(Fault::Peer)
 }
 
-fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
+fn unsigned(why: String) -> Error {
+    Error::new(ErrorKind::Other, format!("a request cannot be signed: {why}"))
+}
+
+/// Gives the opening what has come: beside the connections of this thread, where that may take a while.
+async fn hear(
+    mut opening: Opening,
+    came: &[u8],
+) -> Result<(Opening, std::result::Result<(Turn, usize), Refused>)> {
+    if came.is_empty() || !opening.is_laborious() {
+        let heard = opening.receive(came);
+        return Ok((opening, heard));
+    }
+    let came = came.to_vec();
+    let hearing = tokio::task::spawn_blocking(move || {
+        let heard = opening.receive(&came);
+        (opening, heard)
+    });
+    hearing.await.map_err(|cause| Error::new(ErrorKind::Other, format!("the login broke off: {cause}")))
+}
+
+fn unopened(refused: Refused, url: &Url, opening: &Opening, ending: &gsi::Ending) -> Unopened {
     let error = match refused {
         Refused::StepByStep => return Unopened::StepByStep,
         Refused::NoTls => Error::new(ErrorKind::Denied, "it has no TLS").hint(
@@ -511,17 +573,23 @@ fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
         Refused::NoMethod(names) => {
             let message = format!("there are no credentials for what it wants: {}", said(&names));
             let error = Error::new(ErrorKind::Denied, message);
-            match names.split(", ").any(|name| name.as_bytes() == ztn::NAME) {
+            let wants = |method: &str| names.split(", ").any(|name| name == method);
+            match (names.split(", ").any(|name| name.as_bytes() == ztn::NAME), wants(gsi::NAME)) {
                 // The holder of the credentials adds the hint: `Shown::login_error`.
-                true => error,
-                false => {
+                (true, _) => error,
+                (false, true) if gsi::IS_BUILT_IN => error.hint(Hint::NameCertificate),
+                (false, true) => error
+                    .more("this build of gridlane has no gsi")
+                    .hint("https:// may be another way in, or a gridlane that is built with the feature gsi"),
+                (false, false) => {
                     error.hint("it knows people in other ways than by tokens: https:// may be another way in")
                 }
             }
         }
-        Refused::Method(name, why) => {
-            Error::new(ErrorKind::Denied, format!("the login by {name} failed: {}", said(&why)))
-        }
+        Refused::Method(name, why) => match ending.take_error() {
+            Some(error) => told(&error, format!("the login by {name} failed: {}", said(error.message()))),
+            None => Error::new(ErrorKind::Denied, format!("the login by {name} failed: {}", said(&why))),
+        },
         Refused::TokenWantsTls => {
             Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
                 .hint("roots:// instead of root:// protects it")
@@ -531,12 +599,35 @@ fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
             Error::new(ErrorKind::Denied, message).hint("ask the issuer for one with fewer groups or scopes")
         }
         Refused::Error(answer) => {
-            let text = without_secrets(&answer.text, url.cgi().unwrap_or_default(), url, token);
-            status_error(&ErrorAnswer { text, ..answer })
+            let text = without_secrets(&answer.text, url.cgi().unwrap_or_default(), url, opening.token());
+            let error = status_error(&ErrorAnswer { text, ..answer });
+            match (ending.take_error(), opening.session().method) {
+                // It was tried before, and is what the certificate was meant for.
+                (Some(other), _) => {
+                    let both = format!(
+                        "{}; before that the login by gsi failed: {}",
+                        error.message(),
+                        said(other.message())
+                    );
+                    told(&other, both)
+                }
+                // The holder of the credentials says more: `Shown::login_error`.
+                (None, gsi::NAME) => error.more(gsi::ANSWERED),
+                _ => error,
+            }
         }
         Refused::Malformed(wrong) => malformed(&wrong),
     };
     Unopened::Failed(error.endpoint(url))
+}
+
+/// Another message for an error, with the same advice.
+fn told(error: &Error, message: String) -> Error {
+    let told = Error::new(error.kind(), message).fault(error.whose_fault());
+    match error.advice() {
+        Some(hint) => told.hint(hint.clone()),
+        None => told,
+    }
 }
 
 /// Ends with an error when the server stays silent and turns out to speak something else than XRootD's protocol.

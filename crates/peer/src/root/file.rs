@@ -13,6 +13,7 @@ use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
 
 use super::connection::{COLLECTED, Connection, Next};
+use super::gsi::Delegation;
 use super::quirks::KnownQuirks;
 use super::server::Server;
 use super::status::{malformed, status_error};
@@ -48,6 +49,8 @@ pub(super) struct OfClient {
     pub(super) pages: bool,
     /// True if its sessions are for files that one server sends to another.
     pub(super) is_for_copies: bool,
+    /// True if the servers of its sessions were to get a proxy.
+    pub(super) is_delegating: bool,
     /// Is told of sessions whose connection broke.
     pub(super) quirks: KnownQuirks,
 }
@@ -76,6 +79,11 @@ pub enum Outcome {
 }
 
 impl OpenFile {
+    /// What became of the server's wish for a proxy of the user's in the login of the file's session.
+    pub fn delegation(&self) -> Delegation {
+        self.connection.as_ref().map(Connection::delegation).unwrap_or_default()
+    }
+
     pub(super) fn new(
         client: OfClient,
         connection: Connection,
@@ -165,7 +173,9 @@ impl OpenFile {
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_bound) {
             connection.give_up();
-            let server = Server::of(&self.url, connection.identity()).for_copies(self.client.is_for_copies);
+            let server = Server::of(&self.url, connection.identity())
+                .for_copies(self.client.is_for_copies)
+                .delegated(self.client.is_delegating);
             self.client.quirks.learn(&server, |quirks| quirks.lost(connection.session().id));
         }
     }

@@ -11,6 +11,7 @@
 mod client;
 mod connection;
 mod file;
+mod gsi;
 mod info;
 mod login_user;
 mod names;
@@ -25,6 +26,7 @@ mod substreams;
 pub use client::{Answered, Client};
 pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
+pub use gsi::Delegation;
 pub use info::Greeting;
 pub use status::{malformed, status_error};
 pub use substreams::{MainStream, SharedSession, SubStream};

@@ -1,9 +1,10 @@
 //! Credentials of a login, and what a server that refuses them has said, in words.
 
 use gridlane_core::{Error, ErrorKind, Hint, Url};
-use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::ErrorAnswer;
+use gridlane_xrd::{ErrorCode, ztn};
 
+use super::gsi;
 use super::status::status_error;
 use crate::credentials::{Credentials, Token};
 use crate::http::without_secrets;
@@ -23,8 +24,8 @@ pub(super) struct Shown<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Login {
     pub(super) is_tls: bool,
-    /// It was by the token.
-    pub(super) is_by_token: bool,
+    /// The way of authentication by which the server has let us in; empty where it asked for none.
+    pub(super) method: &'static str,
 }
 
 impl Shown<'_> {
@@ -48,9 +49,11 @@ impl Shown<'_> {
                 .more("the request was made without credentials")
                 .hint(self.credentials.hint_withheld(host));
         }
+        let is_by_token = login.method.as_bytes() == ztn::NAME;
+        let is_by_certificate = login.method == gsi::NAME;
         match (&self.token, self.credentials.certificate()) {
-            (Some(token), _) if login.is_by_token => error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckScopes),
-            (None, Some(certificate)) if login.is_tls => {
+            (Some(token), _) if is_by_token => error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckScopes),
+            (token, Some(certificate)) if is_by_certificate || login.is_tls && token.is_none() => {
                 error.more(format!("the request was made with {certificate}")).hint(
                     "does it have the VO's attributes (voms-proxy-info -all)? Else ask the operator of the server for access",
                 )
@@ -67,18 +70,24 @@ impl Shown<'_> {
 
     /// The error of a login that has failed, with the same.
     pub(super) fn login_error(&self, error: Error) -> Error {
+        let host = self.at.host();
+        let is_withheld = !self.credentials.is_empty() && !self.may_show;
+        if error.advice() == Some(&Hint::NameCertificate) && is_withheld {
+            return error.hint(self.credentials.hint_withheld(host));
+        }
         if error.kind() != ErrorKind::Denied || error.advice().is_some() {
             return error;
         }
-        let host = self.at.host();
-        match &self.token {
-            Some(token) => {
+        let certificate = self.credentials.identity().certificate().zip(self.credentials.certificate());
+        match (&self.token, certificate) {
+            (_, Some((shown, name))) if error.message().contains(gsi::ANSWERED) => {
+                error.more(gsi::suspicions(shown, &name)).hint(Hint::CheckCertificate)
+            }
+            (Some(token), _) => {
                 error.more(format!("the request was made with {}", token.from)).hint(Hint::CheckToken)
             }
-            None if !self.credentials.is_empty() && !self.may_show => {
-                error.hint(self.credentials.hint_withheld(host))
-            }
-            None => error.hint(Hint::ShowToken),
+            (None, _) if is_withheld => error.hint(self.credentials.hint_withheld(host)),
+            (None, _) => error.hint(Hint::ShowToken),
         }
     }
 }
@@ -100,7 +109,8 @@ mod tests {
             code: ErrorCode::NOT_AUTHORIZED,
             text: "no asdfghjkl and no qwertyuiop may".to_owned(),
         };
-        let login = |is_tls, is_by_token| Login { is_tls, is_by_token };
+        let login = |is_tls, is_by_token| Login { is_tls, method: if is_by_token { "ztn" } else { "" } };
+        let by_gsi = Login { is_tls: false, method: "gsi" };
         for (credentials, may_show, token, at, login, words) in [
             (&none, true, Some(&token), &at, login(true, true), ["made with the token of T", "scopes"]),
             (&none, true, Some(&token), &at, login(true, false), ["not take the token of T", "audience"]),
@@ -121,6 +131,7 @@ mod tests {
                 login(false, false),
                 ["without credentials", "roots://se.example"],
             ),
+            (&certificate, true, None, &at, by_gsi, ["made with /c.pem", "voms-proxy-info"]),
             (
                 &certificate,
                 false,

@@ -16,6 +16,8 @@ pub(super) struct Server {
     identity: IdentityId,
     /// Its sessions were opened for files that one server sends to another.
     is_for_copies: bool,
+    /// It was to get a proxy of the user's in their logins.
+    is_delegated: bool,
 }
 
 impl Key for Server {
@@ -29,12 +31,25 @@ impl Server {
     pub(super) fn of(url: &Url, identity: IdentityId) -> Server {
         let Endpoint { host, port, .. } = url.endpoint();
         let user = url.credentials().map(|(user, _)| user.to_owned());
-        let is_for_copies = false;
-        Server { is_tls: url.scheme().is_encrypted(), host, port, user, identity, is_for_copies }
+        let (is_for_copies, is_delegated) = (false, false);
+        Server {
+            is_tls: url.scheme().is_encrypted(),
+            host,
+            port,
+            user,
+            identity,
+            is_for_copies,
+            is_delegated,
+        }
     }
 
     /// The same, of sessions for files that one server sends to another, if so.
     pub(super) fn for_copies(self, is_for_copies: bool) -> Server {
         Server { is_for_copies, ..self }
+    }
+
+    /// The same, of sessions in whose logins it was to get a proxy, if so.
+    pub(super) fn delegated(self, is_delegated: bool) -> Server {
+        Server { is_delegated, ..self }
     }
 }

@@ -81,6 +81,29 @@ x members /vo lr
     start(prefix, &lines, &env)
 }
 
+/// XRootD that lets in every client with a certificate of the authorities, by gsi over root://, and allows it everything. `options` are
+/// the module's, `lines` more of the configuration.
+pub(crate) fn gsi(pki: &Pki, options: &str, lines: &str) -> Xrootd {
+    gsi_as(pki, "host-rsa", options, lines)
+}
+
+/// The same as another host.
+pub(crate) fn gsi_as(pki: &Pki, host: &str, options: &str, lines: &str) -> Xrootd {
+    let env = |at: &Path| vec![("X509_CERT_DIR", at.join("certificates"))];
+    let all = |at: &Path| {
+        let at = at.display();
+        let lines = lines.replace("__AT__", &at.to_string());
+        format!(
+            "xrootd.seclib libXrdSec.so
+sec.protocol gsi -certdir:{at}/certificates -crldir:{at}/certificates -cert:{at}/cert.pem -key:{at}/key.pem \
+             -ca:1 -crl:1 -gmapopt:10 {options}
+{lines}
+"
+        )
+    };
+    start(prefix(pki, host), &all, &env)
+}
+
 /// XRootD that lets in clients with a token of [`ISSUER`], signed so, over https and by ztn over roots://.
 ///
 /// The issuer's paths are below `/vo`. A token must be for [`AUDIENCE`].

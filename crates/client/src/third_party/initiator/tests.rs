@@ -105,7 +105,7 @@ impl FileObserver for Heard {
 }
 
 fn wish(third_party: ThirdParty) -> Wish {
-    Wish { third_party, mode: None }
+    Wish { third_party, ..Wish::default() }
 }
 
 fn options() -> Options {
@@ -152,7 +152,7 @@ async fn ended(
 ) -> Result<()> {
     let client = crate::connect(Trust::default());
     let ends = (&client, &[from.url.clone()][..], &to.url);
-    let wish = Wish { third_party: ThirdParty::Only, mode: Some(mode) };
+    let wish = Wish { third_party: ThirdParty::Only, mode: Some(mode), delegates: false };
     match copied_over(&Initiator::default(), ends, (&options(), wish, replaces), stop).await.0 {
         Tried::Ended(outcome, _) => outcome.result,
         Tried::Streams => panic!("it streams"),
@@ -170,7 +170,7 @@ async fn nothing_is_pushed_where_something_may_be() {
         // Its name says that it keeps what is there.
         let _ = client.http.request("HEAD", &to.url, &[]).await;
         assert!(client.http.keeps_existing(&to.url));
-        let wish = Wish { third_party: ThirdParty::Only, mode: Some(Mode::Push) };
+        let wish = Wish { third_party: ThirdParty::Only, mode: Some(Mode::Push), delegates: false };
         let ends = (&client, &[from.url.clone()][..], &to.url);
         let tried = copied(&Initiator::default(), ends, (&options(), wish), std::future::pending()).await.0;
         let Tried::Ended(outcome, _) = tried else { panic!("{tried:?}") };

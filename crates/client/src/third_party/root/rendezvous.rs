@@ -30,6 +30,15 @@ impl Key {
         format!("tpc.key={}&tpc.dst={host}&tpc.stage=copy&tpc.ttl={TTL_S}", self.0.expose())
     }
 
+    /// The CGI that a destination is opened with which has a proxy of the user's: by the key it knows that a copy is meant, and shows it to
+    /// nobody. The CGI of the source goes along, with tabs for `&`, but none that has a secret in it: that was meant for the source.
+    pub(super) fn for_delegate(&self, terms: &Terms<'_>) -> Result<String> {
+        let placed = terms.placed;
+        let asked = placed.cgi().filter(|cgi| !cgi.is_empty() && !placed.has_secrets());
+        let asked = asked.map(|cgi| format!("&tpc.scgi={}", cgi.replace('&', "\t"))).unwrap_or_default();
+        Ok(format!("{}{asked}", self.for_target(terms)?.replace("&tpc.dlgon=0&", "&tpc.dlgon=1&")))
+    }
+
     /// The CGI that the destination is opened with. `first` is the URL that was asked for the source, `placed` the one of the
     /// server that has it; `target` is the destination.
     pub(super) fn for_target(&self, terms: &Terms<'_>) -> Result<String> {
@@ -136,6 +145,23 @@ mod tests {
             key.for_source("h.example"),
             "tpc.key=089145294f4c4f866b01f664&tpc.dst=h.example&tpc.stage=copy&tpc.ttl=60"
         );
+    }
+
+    /// The path of a source may look like a setting.
+    #[test]
+    fn a_delegate_gets_the_settings_of_the_source_without_secrets() {
+        let key = Key(Secret::new("0123".to_owned()));
+        let of = |text: &str| {
+            let (placed, target) = (url(text), url("root://d//g"));
+            let (first, size_bytes, streams) = (&placed, 5, 2);
+            key.for_delegate(&Terms { first, placed: &placed, target: &target, size_bytes, streams }).unwrap()
+        };
+        assert_eq!(
+            of("root://s//f?a=1&b=2"),
+            "oss.asize=5&tpc.dlg=s:1094&tpc.dlgon=1&tpc.key=0123&tpc.lfn=/f&tpc.spr=root&tpc.src=s:1094&\
+             tpc.stage=copy&tpc.str=2&tpc.tpr=root&tpc.scgi=a=1\tb=2"
+        );
+        assert!(!of("root://s//f?authz=Bearer%20abc").contains("abc"));
     }
 
     #[test]

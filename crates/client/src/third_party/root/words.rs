@@ -1,7 +1,7 @@
 //! Which of the three is at fault, in words: this client, the source, or the destination.
 
-use gridlane_core::{Error, ErrorKind, Fault, Url};
-use gridlane_peer::root::status_error;
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_peer::root::{Delegation, OpenFile, status_error};
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::ErrorAnswer;
 
@@ -13,12 +13,32 @@ const AT_SOURCE: &str = "(source)";
 const NO_SPACE: &str = "no space left on device";
 /// The refusal of a source to which a destination came that nobody has announced.
 const EXPIRED: &str = "authorization expired";
+/// The refusal of a destination that was to get a proxy of the user's, and has none.
+const NO_PROXY: &str = "no delegated credentials";
 /// The refusals of servers that do not copy, or do not in this place.
 const NO_COPIES: [&str; 3] = ["tpc not supported", "tpc not allowed", "not authorized for tpc"];
 
 /// A server cannot take part: the bytes can still come by another way.
 pub(super) fn unable(url: &Url) -> Error {
     Error::new(ErrorKind::Unsupported, "the server takes no part in third-party copies").endpoint(url)
+}
+
+/// Fails unless the destination has got a proxy of the user's, without which it cannot read the source as the user.
+pub(super) fn has_proxy(file: &OpenFile) -> Result<()> {
+    let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message).endpoint(&file.url);
+    match file.delegation() {
+        Delegation::Given => Ok(()),
+        Delegation::Failed(why) => {
+            Err(unsupported(format!("no proxy could be made for the destination of the copy: {why}")))
+        }
+        Delegation::Unasked => {
+            let message =
+                "the server asks for no proxy of the user's certificate, with which it could fetch the file";
+            Err(unsupported(message.to_owned()).hint(
+                "is the credential itself a proxy, are certificates checked, and does the server take proxies by gsi?",
+            ))
+        }
+    }
 }
 
 /// The source has refused this client something.
@@ -32,11 +52,18 @@ pub(super) fn at_target(error: Error, target: &Url) -> Error {
 }
 
 fn at(error: Error, url: &Url, part: &str) -> Error {
+    let lacks_proxy = error.message().contains(NO_PROXY);
     if NO_COPIES.iter().any(|words| error.message().contains(words)) {
         return unable(url).more(error.message());
     }
     let error = if error.endpoint_text().is_none() { error.endpoint(url) } else { error };
-    error.more(part)
+    let error = error.more(part);
+    match lacks_proxy {
+        true => error.hint(
+            "it wants a proxy of the user's: is the credential itself a proxy, and are certificates checked?",
+        ),
+        false => error,
+    }
 }
 
 /// The destination has not made the copy, and says why. It repeats in its words what the source has answered it.
