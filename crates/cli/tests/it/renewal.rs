@@ -234,6 +234,10 @@ fn copies_outlive_their_credentials() {
         assert_same(&fs::read(result).unwrap(), &bytes);
     }
     assert_same_trees(&of_tree, &out("tree"));
+    // The pull was asked for again, with other tokens for the passive server.
+    let log = fs::read_to_string(out("fast.log")).unwrap();
+    let asked = log.lines().filter(|line| line.contains("COPY") && line.contains("/pulled")).count();
+    assert!(asked >= slow_s / LIFE_S as usize, "{asked} requests");
     assert!(made.iter().all(|made| *made > 1), "{made:?}");
     println!("renewal: 4 slow files and a tree of {files}, small files {made:?}, in {:?}", began.elapsed());
     is_over.store(true, Relaxed);
