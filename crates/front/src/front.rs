@@ -16,6 +16,8 @@ use crate::auth::chains::Chains;
 use crate::auth::challenge::AuthMethods;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
+#[cfg(feature = "gsi")]
+use crate::auth::turns::Turns;
 use crate::budgets::Budgets;
 use crate::buffers::Buffers;
 use crate::client::Client;
@@ -46,6 +48,9 @@ pub struct Front {
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
     pub(crate) passwords: Arc<Passwords>,
+    /// Turns of logins by certificate.
+    #[cfg(feature = "gsi")]
+    pub(crate) logins: Arc<Turns>,
     /// Settings of root:// alone.
     pub root: RootSettings,
     /// The log of requests.
@@ -65,6 +70,8 @@ pub struct Front {
 pub(crate) struct Lasting {
     issuer_keys: Arc<Keys>,
     passwords: Arc<Passwords>,
+    #[cfg(feature = "gsi")]
+    logins: Arc<Turns>,
     /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
@@ -82,6 +89,8 @@ impl Lasting {
         Ok(Lasting {
             issuer_keys: Arc::default(),
             passwords: Arc::new(passwords),
+            #[cfg(feature = "gsi")]
+            logins: Arc::new(Turns::new(gridlane_core::limits::LOGINS_BY_CERTIFICATE_MAX)),
             generation: 0,
             buffers: Arc::default(),
             budgets: Arc::new(Budgets::new()),
@@ -123,6 +132,8 @@ impl Front {
             chains: Chains::new(lasting.generation),
             issuer_keys: lasting.issuer_keys,
             passwords: lasting.passwords,
+            #[cfg(feature = "gsi")]
+            logins: lasting.logins,
             root: settings.root,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -148,6 +159,8 @@ impl Front {
         Lasting {
             issuer_keys: Arc::clone(&self.issuer_keys),
             passwords: Arc::clone(&self.passwords),
+            #[cfg(feature = "gsi")]
+            logins: Arc::clone(&self.logins),
             generation: self.chains.generation() + 1,
             buffers: Arc::clone(&self.data.buffers),
             budgets: Arc::clone(&self.budgets),

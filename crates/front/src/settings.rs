@@ -153,6 +153,9 @@ pub struct AuthSettings {
     pub revoked_macaroons: Arc<HashSet<String>>,
     /// Longest life of a new one, in seconds; else [`gridlane_core::limits::MACAROON_MAX`].
     pub macaroon_lifetime_s_max: Option<u64>,
+    /// This server's certificate and key for logins by certificate over root://; without it there are none.
+    #[cfg(feature = "gsi")]
+    pub gsi_host: Option<Arc<gridlane_gsi::HostCredential>>,
     /// The users with passwords.
     pub users: Arc<Users>,
     /// The limits of each user, whatever the address.
@@ -176,7 +179,8 @@ pub struct RootSettings {
     /// True if the protocol is served at all.
     pub is_enabled: bool,
     /// Methods of authentication, in order of preference; empty: clients need none. `None`: where tokens or macaroons
-    /// count, a token, or else the user's name, and elsewhere none.
+    /// count, a token, and where certificates count and the server has one for gsi, a certificate, or else the user's name; and
+    /// elsewhere none.
     pub auth: Option<Vec<RootAuth>>,
     /// The clients that have to begin TLS before the login. `None`: those that `auth` needs.
     pub tls: Option<RootTls>,
@@ -185,11 +189,20 @@ pub struct RootSettings {
     /// The name of this server for clients of other machines, which are told it when they look for files; else they are
     /// told the address that they reached.
     pub server_name: Option<String>,
+    /// Certificate and key (PEM) that clients of gsi are shown, where they are not the server's own.
+    pub gsi_files: Option<(PathBuf, PathBuf)>,
 }
 
 impl Default for RootSettings {
     fn default() -> RootSettings {
-        RootSettings { is_enabled: true, auth: None, tls: None, site_name: None, server_name: None }
+        RootSettings {
+            is_enabled: true,
+            auth: None,
+            tls: None,
+            site_name: None,
+            server_name: None,
+            gsi_files: None,
+        }
     }
 }
 
@@ -202,6 +215,8 @@ pub enum RootAuth {
     Unix,
     /// A token or a macaroon. It is asked for over TLS only.
     Ztn,
+    /// A certificate or a proxy, whose key the client proves to have, in clear as well.
+    Gsi,
 }
 
 impl RootAuth {
@@ -211,6 +226,7 @@ impl RootAuth {
             RootAuth::Host => "host",
             RootAuth::Unix => "unix",
             RootAuth::Ztn => "ztn",
+            RootAuth::Gsi => "gsi",
         }
     }
 }

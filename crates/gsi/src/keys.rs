@@ -26,8 +26,23 @@ pub fn generate_rsa_pkcs8(bits: u32) -> Result<Vec<u8>, Refusal> {
 /// The RSA key of a certificate's owner, in PKCS#8 (DER).
 pub(crate) fn private_key(pkcs8: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
     let key = PKey::private_key_from_pkcs8(pkcs8).map_err(failed("reading the private key"))?;
+    rsa_of(&key, whose)
+}
+
+/// The RSA key of a certificate's owner, in PEM of any form without a passphrase.
+pub(crate) fn private_key_in_pem(pem: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
+    // With a passphrase, lest it asks for one at the terminal.
+    let key = PKey::private_key_from_pem_passphrase(pem, b"").map_err(|_| {
+        Refusal::new(Cause::Malformed, format!("gsi: the private key of {whose} cannot be read"))
+    })?;
+    rsa_of(&key, whose)
+}
+
+fn rsa_of(key: &PKey<Private>, whose: &str) -> Result<Rsa<Private>, Refusal> {
     let key = key.rsa().map_err(|_| {
-        let what = format!("gsi: {whose} has no RSA key, and gsi knows no other: make a proxy with an RSA key, or use https or a token");
+        let what = format!(
+            "gsi: {whose} has no RSA key, and gsi knows no other: make a proxy with an RSA key, or use https or a token"
+        );
         Refusal::new(Cause::Unacceptable, what)
     })?;
     check_size(&key, whose)?;

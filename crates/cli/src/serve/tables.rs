@@ -116,6 +116,16 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         let what = "auth is \"ztn\", and no token counts: add [[auth.issuer]] or macaroon-secrets to [auth]";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
     }
+    if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Gsi)) {
+        if auth.client_ca_dir.is_none() && auth.client_ca.is_empty() {
+            let what = "auth is \"gsi\", and no certificate counts: add client-ca-dir or client-ca to [auth]";
+            return Err(wrong(what.to_owned()).endpoint("[root]"));
+        }
+        if !cfg!(feature = "gsi") {
+            let what = "auth is \"gsi\", and this program was built without it";
+            return Err(wrong(what.to_owned()).hint("build it with the feature gsi").endpoint("[root]"));
+        }
+    }
     Ok(Tables { plans, root, auth, rules })
 }
 
@@ -127,6 +137,8 @@ struct RootTable {
     auth: Option<Words>,
     tls: Option<Tls>,
     sitename: Option<String>,
+    gsi_cert: Option<PathBuf>,
+    gsi_key: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -143,6 +155,11 @@ impl RootTable {
         if let Some(name) = self.sitename.as_ref().filter(|name| !is_word(name)) {
             return Err(wrong(format!("{name:?} is no sitename: it is one word, as in \"SITE-X\"")));
         }
+        let gsi_files = match (self.gsi_cert, self.gsi_key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(wrong("gsi-cert and gsi-key belong together: name both".to_owned())),
+        };
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
             auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
@@ -152,6 +169,7 @@ impl RootTable {
                 Tls::Login => RootTls::Login,
             }),
             site_name: self.sitename,
+            gsi_files,
             ..RootSettings::default()
         })
     }
@@ -162,12 +180,12 @@ fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
     if words.iter().all(|word| word == "none") && words.len() == 1 {
         return Ok(Vec::new());
     }
-    const KNOWN: [RootAuth; 3] = [RootAuth::Host, RootAuth::Unix, RootAuth::Ztn];
+    const KNOWN: [RootAuth; 4] = [RootAuth::Gsi, RootAuth::Host, RootAuth::Unix, RootAuth::Ztn];
     let mut ways = Vec::new();
     for word in words {
         let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
             let what = format!(
-                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"host\", \"unix\" and \"ztn\""
+                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"gsi\", \"host\", \"unix\" and \"ztn\""
             );
             return Err(wrong(what));
         };

@@ -10,17 +10,40 @@ use gridlane_xrd::ErrorCode;
 
 use super::answer::Failure;
 use super::identity;
+use crate::auth::certificates::LoginChain;
 use crate::client::Client;
 use crate::front::Front;
 use crate::settings::RootAuth;
 
 /// The result of a round.
 pub(crate) enum Round {
-    /// The client has proved this identity, by this token. `None`: it has given a name, which proves nothing.
-    Over(Option<(Arc<Identity>, Secret)>),
+    /// The client has proved something. `None`: it has given a name, which proves nothing.
+    Over(Option<Proved>),
     /// The client is sent this, and goes on with what it makes of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the methods that there are take one round each"))]
+    #[cfg_attr(
+        not(any(test, feature = "gsi")),
+        expect(dead_code, reason = "the other methods take one round each")
+    )]
     GoesOn(Vec<u8>),
+}
+
+/// What a login has proved.
+pub(crate) struct Proved {
+    /// The identity.
+    pub(crate) identity: Arc<Identity>,
+    /// The parts of its credential that do not count, and why.
+    pub(crate) doubt: Option<Arc<str>>,
+    /// What proves it again for each request.
+    pub(crate) by: LoginProof,
+}
+
+/// The proof of a login, as if every request had it.
+#[derive(Clone)]
+pub enum LoginProof {
+    /// A token or a macaroon.
+    Token(Arc<Secret>),
+    /// A chain of certificates, whose first key the client has.
+    Chain(Arc<LoginChain>),
 }
 
 /// A round on its way.
@@ -47,6 +70,11 @@ impl Rounds {
             _ => match method {
                 RootAuth::Host | RootAuth::Unix => Rounds::of(method, Box::new(Name)),
                 RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
+                #[cfg(feature = "gsi")]
+                RootAuth::Gsi => Rounds::of(method, Box::new(super::gsi::Certificate::default())),
+                // It is not offered.
+                #[cfg(not(feature = "gsi"))]
+                RootAuth::Gsi => Rounds::of(method, Box::new(Name)),
             },
         }
     }
@@ -85,9 +113,11 @@ struct Token;
 
 impl Proof for Token {
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
-        Box::pin(
-            async move { identity::prove(front, client, data).await.map(|proved| Round::Over(Some(proved))) },
-        )
+        Box::pin(async move {
+            let (identity, token) = identity::prove(front, client, data).await?;
+            let by = LoginProof::Token(Arc::new(token));
+            Ok(Round::Over(Some(Proved { identity, doubt: None, by })))
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use crate::phase::Stopping;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
-use crate::root::rounds::{Round, Rounds};
+use crate::root::rounds::{Proved, Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
 
@@ -66,14 +66,15 @@ impl<S: Service> Connection<S> {
         let main = sessions.begin(user, login.process, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
-        LoginAnswer { session: session.id, methods: identity::method_list(&offered) }.encode(&mut body);
+        LoginAnswer { session: session.id, methods: identity::method_list(&self.front, &offered) }
+            .encode(&mut body);
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!offered.is_empty());
         let link = Arc::new(self.link()?);
         let (generation, client, takes_later) =
             (Arc::clone(&self.generation), self.client.clone(), login.is_async());
         let stopping = Stopping::new(self.phase.clone());
-        let context = Context { generation, client, token: None, session, link, takes_later, stopping };
+        let context = Context { generation, client, proof: None, session, link, takes_later, stopping };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unauthenticated(main, context),
@@ -107,16 +108,16 @@ impl<S: Service> Connection<S> {
                 if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
                     sleep(limits::ROOT_PROOF_PAUSE).await;
                 }
-                let doubt = format!("the token of the login was not taken: {}", failure.text);
+                let doubt = format!("the login by {} was not taken: {}", method.name(), failure.text);
                 self.doubt(doubt.into());
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
         self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
             Role::Unauthenticated(main, mut context) => {
-                if let Some((identity, token)) = proved {
-                    (context.client.identity, context.client.doubt) = (identity, None);
-                    context.token = Some(Arc::new(token));
+                if let Some(Proved { identity, doubt, by }) = proved {
+                    (context.client.identity, context.client.doubt) = (identity, doubt);
+                    context.proof = Some(by);
                 }
                 main.all.proved(Arc::clone(&context.client.identity));
                 Role::Main(main, context)
@@ -153,7 +154,7 @@ impl<S: Service> Connection<S> {
             }
         }
         if let Role::Main(_, context) | Role::Unauthenticated(_, context) = &mut self.role
-            && context.token.is_none()
+            && context.proof.is_none()
         {
             let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());
             context.client.identity = Arc::clone(&self.client.identity);
@@ -174,7 +175,7 @@ impl<S: Service> Connection<S> {
                 client.identity = Arc::clone(joined.all.identity());
                 let (stopping, takes_later) = (Stopping::new(self.phase.clone()), false);
                 let context =
-                    Context { generation, client, token: None, session, link, takes_later, stopping };
+                    Context { generation, client, proof: None, session, link, takes_later, stopping };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())
