@@ -320,7 +320,8 @@ proptest! {
         let hello = HandshakeAnswer { version, is_manager };
         let out = written(&hello, HandshakeAnswer::encode);
         prop_assert_eq!(HandshakeAnswer::parse(&out[RESPONSE_HEAD_BYTES..]), Ok(hello));
-        let signing = Signing { level, is_forced: forced && level > 0 };
+        let (is_forced, exceptions) = (forced && level > 0, Exceptions::default());
+        let signing = Signing { level, is_forced, signs_data: level > 2, exceptions };
         let protocol = ProtocolAnswer { version, flags: ServerFlags(flags), signing };
         prop_assert_eq!(ProtocolAnswer::parse(&written(&protocol, ProtocolAnswer::encode)), Ok(protocol));
         let login = LoginAnswer { session, methods };

@@ -268,7 +268,10 @@ fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<E
             send(&mut opening, &mut events);
             if turn == Turn::StartTls {
                 events.push(Event::Tls);
-                turn = opening.secured();
+                turn = match opening.secured() {
+                    Ok(turn) => turn,
+                    Err(refused) => return (events, format!("{refused:?}")),
+                };
             }
             send(&mut opening, &mut events);
             match turn {

@@ -25,7 +25,7 @@ pub use handshake::{HANDSHAKE_ANSWER_BYTES, HandshakeAnswer};
 pub use locate::Location;
 pub use login::LoginAnswer;
 pub use open::OpenAnswer;
-pub use protocol::{ProtocolAnswer, Signing};
+pub use protocol::{Exceptions, Need, ProtocolAnswer, Signing};
 pub use query::{SpaceText, checksum_text, parse_checksum};
 pub use redirect::{Redirect, merge_cgi};
 pub use stat::{StatMore, StatText, VfsText};

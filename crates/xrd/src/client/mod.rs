@@ -2,18 +2,20 @@
 //!
 //! An [`Opening`] leads from the first byte to a session; then [`Answers`] takes what comes apart. Data of files
 //! is not collected: [`Answers`] says what the next bytes are, and the owner of the connection puts them where they
-//! belong. [`Unpaging`] takes the checksums out of pages, in place, and [`VectorReader`] the elements out of a vector.
+//! belong. [`Signer`] puts signatures in front of requests, where a server wants that. [`Unpaging`] takes the checksums out of pages, in place, and [`VectorReader`] the elements out of a vector.
 //!
 //! It decides nothing that needs a clock or another connection: which server to ask again, and when, is for
 //! `gridlane-peer`.
 
 mod answers;
 mod opening;
+mod signing;
 mod unpaging;
 mod vector;
 
 pub use answers::{Answers, Expect, Part, Said, Step};
 pub use opening::{Aim, Flight, LoginUser, Method, Opening, Refused, Session, Turn};
+pub use signing::{Seal, Signer};
 pub use unpaging::{Unpaged, Unpaging};
 pub use vector::VectorReader;
 

@@ -15,7 +15,8 @@ use gridlane_core::limits::ROOT_WORDS_BYTES_MAX;
 
 use crate::Malformed;
 use crate::answer::{
-    AttnAnswer, ErrorAnswer, HANDSHAKE_ANSWER_BYTES, HandshakeAnswer, LoginAnswer, ProtocolAnswer, WaitAnswer,
+    AttnAnswer, ErrorAnswer, HANDSHAKE_ANSWER_BYTES, HandshakeAnswer, LoginAnswer, ProtocolAnswer, Signing,
+    WaitAnswer,
 };
 use crate::flags::{Abilities, ClientFlags, ServerFlags};
 use crate::frame::{
@@ -24,6 +25,8 @@ use crate::frame::{
 use crate::registry::{ErrorCode, Status};
 use crate::request::{Auth, Bind, Call, Expect, Login, Protocol};
 use crate::ztn;
+
+use super::signing::{Seal, Signer};
 
 /// The name of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +118,19 @@ pub struct Session {
     pub version: u32,
     /// The number of this connection in the session.
     pub path_id: PathId,
-    /// The server has taken the token.
-    pub is_by_token: bool,
+    /// The way of authentication by which the server has let it in; empty where none was asked for.
+    pub method: &'static str,
 }
 
 impl Session {
     /// True if bytes can travel with a checksum for each page.
     pub fn has_pages(&self) -> bool {
         self.version >= 0x511 && self.flags.has(ServerFlags::CAN_PAGES)
+    }
+
+    /// True if the server has taken the token.
+    pub fn is_by_token(&self) -> bool {
+        self.method.as_bytes() == ztn::NAME
     }
 
     /// True if it only knows which servers have files.
@@ -155,6 +163,11 @@ pub trait Method: Send {
 
     /// The answer to a server that asks for more.
     fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// The key that both ends have agreed on, with which requests are signed, once the server has let the client in.
+    fn key(&self) -> Option<Box<dyn Seal>> {
+        None
+    }
 }
 
 /// Opens a session. It has no `Debug`: what is to be sent may have a token in it.
@@ -180,6 +193,9 @@ pub struct Opening {
     current: Option<usize>,
     /// Why one of them was not.
     own_failure: Option<(&'static [u8], String)>,
+    /// What the server wants signed.
+    signing: Signing,
+    signer: Option<Signer>,
 }
 
 /// Stream ids: requests of the opening do not meet those that follow.
@@ -202,6 +218,8 @@ impl Opening {
             (false, Flight::Steps) => ClientFlags::CAN_TLS,
             (false, _) => ClientFlags::NONE,
         };
+        // A connection that joins a session proves nothing, and has no key to sign with.
+        let flags = flags.with_if(!matches!(aim, Aim::Bind(_)), ClientFlags::WANTS_SIGNING);
         let protocol = Protocol { version: PROTOCOL_VERSION, flags, expect };
         protocol.encode(PROTOCOL, &mut output);
         let mut opening = Opening {
@@ -219,6 +237,8 @@ impl Opening {
             own: Vec::new(),
             current: None,
             own_failure: None,
+            signing: Signing::default(),
+            signer: None,
         };
         if !must_tls && flight != Flight::Steps {
             opening.log_in();
@@ -243,16 +263,26 @@ impl Opening {
     }
 
     /// Says that TLS is spoken from here on.
-    pub fn secured(&mut self) -> Turn {
+    pub fn secured(&mut self) -> Result<Turn, Refused> {
         self.is_tls = true;
         match self.state {
             State::LastTls => self.ready(),
             _ => {
                 self.state = State::Login;
                 self.log_in();
-                Turn::Receive
+                Ok(Turn::Receive)
             }
         }
+    }
+
+    /// True if what comes next may take milliseconds of a processor: a way of authentication by certificates.
+    pub fn is_laborious(&self) -> bool {
+        !self.own.is_empty() && matches!(self.state, State::Login | State::Auth)
+    }
+
+    /// What signs the requests that follow the first one, in their order, when the session is there; `None` where nothing is signed.
+    pub fn signer(&mut self) -> Option<Signer> {
+        self.signer.take()
     }
 
     /// Logs in again, as the server has asked for with [`Turn::Wait`].
@@ -333,7 +363,7 @@ impl Opening {
                 Aim::Bind(_) => {
                     let path_id = body.first().filter(|number| **number > 0);
                     self.session.path_id = PathId(*path_id.ok_or(wrong("a connection without a number"))?);
-                    Ok(self.ready())
+                    self.ready()
                 }
                 Aim::Login | Aim::TpcLogin => {
                     let login = LoginAnswer::parse(body)?;
@@ -360,6 +390,7 @@ impl Opening {
 
     fn protocol(&mut self, answer: ProtocolAnswer) -> Result<Turn, Refused> {
         (self.session.flags, self.session.version) = (answer.flags, answer.version);
+        self.signing = answer.signing;
         let begins = answer.flags.has_any(ServerFlags::GOTO_TLS)
             || answer.flags.has(ServerFlags::HAS_TLS) && answer.flags.has_any(self.tls_demand());
         if begins && !self.must_tls && self.flight != Flight::Steps {
@@ -419,10 +450,10 @@ impl Opening {
         let names = names.join(", ");
         let mut no_token = None;
         while let Some((kind, more)) = self.methods.pop() {
-            let credentials = match (kind.as_slice(), &self.user.token) {
-                (b"host", _) => b"host\0".to_vec(),
+            let (name, credentials) = match (kind.as_slice(), &self.user.token) {
+                (b"host", _) => ("host", b"host\0".to_vec()),
                 (b"unix", _) => {
-                    [b"unix\0", self.user.user.as_slice(), b" ", &self.user.group, b"\0"].concat()
+                    ("unix", [b"unix\0", self.user.user.as_slice(), b" ", &self.user.group, b"\0"].concat())
                 }
                 (ztn::NAME, Some(_)) if !self.is_tls => {
                     no_token = Some(Refused::TokenWantsTls);
@@ -435,14 +466,14 @@ impl Opening {
                         no_token = Some(Refused::TokenTooLong(max));
                         continue;
                     }
-                    ztn::encode(token)
+                    ("ztn", ztn::encode(token))
                 }
                 _ => {
                     let Some(at) = self.own.iter().position(|method| method.name() == kind) else { continue };
                     match self.own[at].begin(&more, self.is_tls) {
                         Ok(credentials) => {
                             self.current = Some(at);
-                            credentials
+                            (std::str::from_utf8(self.own[at].name()).unwrap_or_default(), credentials)
                         }
                         Err(why) => {
                             self.own_failure = Some((self.own[at].name(), why));
@@ -451,7 +482,7 @@ impl Opening {
                     }
                 }
             };
-            self.session.is_by_token = kind == ztn::NAME;
+            self.session.method = name;
             Auth { kind, credentials }.encode(AUTH, &mut self.output);
             return Ok(Turn::Receive);
         }
@@ -497,17 +528,28 @@ impl Opening {
     }
 
     fn logged_in(&mut self) -> Result<Turn, Refused> {
+        // Nothing is signed where nobody has proved anything.
+        if !self.session.method.is_empty() {
+            let key = self.current.and_then(|at| self.own[at].key());
+            self.signer = Signer::new(self.signing, key);
+        }
         if !self.is_tls && self.session.flags.has(ServerFlags::TLS_SESSION) {
             self.state = State::LastTls;
             return Ok(Turn::StartTls);
         }
-        Ok(self.ready())
+        self.ready()
     }
 
-    fn ready(&mut self) -> Turn {
+    fn ready(&mut self) -> Result<Turn, Refused> {
         self.state = State::Ready;
-        self.output.append(&mut self.first);
-        Turn::Ready
+        let first = std::mem::take(&mut self.first);
+        match &mut self.signer {
+            Some(signer) => signer
+                .sign_all(&first, &mut self.output)
+                .map_err(|why| Refused::Method(self.session.method.to_owned(), why))?,
+            None => self.output.extend_from_slice(&first),
+        }
+        Ok(Turn::Ready)
     }
 }
 
