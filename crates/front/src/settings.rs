@@ -17,6 +17,8 @@ use gridlane_auth::x509::Trust;
 use gridlane_core::{Network, limits};
 use gridlane_net::TrustedProxies;
 use gridlane_share::Share;
+/// The requests that clients of root:// have to sign.
+pub use gridlane_xrd::answer::Signing;
 
 use crate::access_log::AccessLog;
 use crate::throttle::ClientLimits;
@@ -191,6 +193,8 @@ pub struct RootSettings {
     pub server_name: Option<String>,
     /// Certificate and key (PEM) that clients of gsi are shown, where they are not the server's own.
     pub gsi_files: Option<(PathBuf, PathBuf)>,
+    /// The requests that clients have to sign: those whose login gives them a key, or all of them if that is forced.
+    pub signing: Signing,
 }
 
 impl Default for RootSettings {
@@ -202,6 +206,7 @@ impl Default for RootSettings {
             site_name: None,
             server_name: None,
             gsi_files: None,
+            signing: Signing::default(),
         }
     }
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 #[cfg(feature = "gsi")]
 use gridlane_config::value::wrong;
 use gridlane_core::Result;
-use gridlane_front::{RootAuth, RootSettings};
 #[cfg(feature = "gsi")]
-use gridlane_gsi::HostCredential;
+use gridlane_front::HostCredential;
+use gridlane_front::{RootAuth, RootSettings};
 
 use super::settings::Certificate;
 

@@ -8,7 +8,7 @@ use gridlane_config::file;
 use gridlane_config::value::{Word, Words, wrong};
 use gridlane_core::{Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_front::{RootAuth, RootSettings, RootTls};
+use gridlane_front::{RootAuth, RootSettings, RootTls, Signing};
 use gridlane_server::{Compat, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
@@ -139,6 +139,19 @@ struct RootTable {
     sitename: Option<String>,
     gsi_cert: Option<PathBuf>,
     gsi_key: Option<PathBuf>,
+    signing: Option<Level>,
+    signing_force: Option<bool>,
+}
+
+/// The requests that clients have to sign. The numbers are the protocol's.
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Level {
+    None = 0,
+    Compatible = 1,
+    Standard = 2,
+    Intense = 3,
+    Pedantic = 4,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -160,6 +173,12 @@ impl RootTable {
             (None, None) => None,
             _ => return Err(wrong("gsi-cert and gsi-key belong together: name both".to_owned())),
         };
+        let level = self.signing.unwrap_or(Level::None);
+        let is_forced = self.signing_force.unwrap_or(false);
+        if is_forced && level == Level::None {
+            let what = "signing-force is true, and nothing is to be signed: name a level by signing";
+            return Err(wrong(what.to_owned()));
+        }
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
             auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
@@ -170,6 +189,7 @@ impl RootTable {
             }),
             site_name: self.sitename,
             gsi_files,
+            signing: Signing { level: level as u8, is_forced, ..Signing::default() },
             ..RootSettings::default()
         })
     }
@@ -392,8 +412,20 @@ mod tests {
             root("[root]\nauth = [\"ztn\", \"unix\"]\ntls = \"login\"\n[auth]\nmacaroon-secrets = \"/m\"\n")
                 .unwrap();
         assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
+        let gsi = "auth = \"gsi\"\ngsi-cert = \"/c\"\ngsi-key = \"/k\"\nsigning = \"intense\"\nsigning-force = true";
+        let said = root(&format!("[root]\n{gsi}\n[auth]\nclient-ca = \"/a\"\n")).unwrap();
+        assert_eq!(
+            (said.auth, said.gsi_files),
+            (Some(vec![RootAuth::Gsi]), Some((PathBuf::from("/c"), PathBuf::from("/k"))))
+        );
+        assert_eq!((said.signing.level, said.signing.is_forced), (3, true));
         for (line, word) in [
-            ("auth = \"gsi\"", "gsi"),
+            ("auth = \"gsi\"", "no certificate counts"),
+            ("auth = \"krb5\"", "krb5"),
+            ("gsi-cert = \"/c\"", "gsi-key"),
+            ("gsi-key = \"/k\"", "gsi-cert"),
+            ("signing = \"all\"", "all"),
+            ("signing-force = true", "signing"),
             ("auth = \"ztn\"", "no token counts"),
             ("auth = []", "none"),
             ("auth = [\"none\", \"unix\"]", "none"),

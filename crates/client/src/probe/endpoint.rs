@@ -282,7 +282,7 @@ impl Probing {
 async fn greet(client: &Client, url: &Url) -> Result<(String, bool)> {
     if url.scheme().is_root() {
         let greeting = client.root.greet(url).await?;
-        return Ok((greeting.text, greeting.session.is_by_token));
+        return Ok((greeting.text, greeting.session.is_by_token()));
     }
     let connected = client.http.connect(url, url, Purpose::Request, true).await?;
     Ok((connected.connection.describe(), false))

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gridlane_auth::{Cause, Refusal};
 use gridlane_core::limits;
-use gridlane_gsi::{Server, ServerStep};
+use gridlane_gsi::{Server, ServerStep, SessionKey};
 use gridlane_xrd::ErrorCode;
+use gridlane_xrd::server::Unseal;
 
 use super::answer::Failure;
 use super::rounds::{LoginProof, Outcome, Proof, Proved, Round};
@@ -23,6 +24,15 @@ pub(super) struct Certificate {
     /// Between the rounds; `None` before the first, and once it has failed.
     server: Option<Server>,
     has_begun: bool,
+}
+
+/// The key of a session, for the signatures of its requests.
+struct Key(SessionKey);
+
+impl Unseal for Key {
+    fn unseal(&self, signature: &[u8]) -> Option<Vec<u8>> {
+        self.0.open(signature).ok()
+    }
 }
 
 impl Proof for Certificate {
@@ -69,7 +79,8 @@ impl Certificate {
                 let chain = LoginChain::new(chain);
                 let judged = chain.identity(front, now_s)?;
                 let by = LoginProof::Chain(Arc::new(chain));
-                Ok(Round::Over(Some(Proved { identity: judged.identity, doubt: judged.doubt, by })))
+                let key = server.session_key().map(|key| Box::new(Key(key.clone())) as Box<dyn Unseal>);
+                Ok(Round::Over(Some(Proved { identity: judged.identity, doubt: judged.doubt, by, key })))
             }
             // Nothing was asked for.
             ServerStep::Delegated(_) => {

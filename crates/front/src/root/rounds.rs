@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gridlane_auth::Identity;
 use gridlane_core::{Secret, limits};
 use gridlane_xrd::ErrorCode;
+use gridlane_xrd::server::Unseal;
 
 use super::answer::Failure;
 use super::identity;
@@ -35,6 +36,8 @@ pub(crate) struct Proved {
     pub(crate) doubt: Option<Arc<str>>,
     /// What proves it again for each request.
     pub(crate) by: LoginProof,
+    /// The key that its requests are signed with, if the method agrees on one.
+    pub(crate) key: Option<Box<dyn Unseal>>,
 }
 
 /// The proof of a login, as if every request had it.
@@ -116,7 +119,7 @@ impl Proof for Token {
         Box::pin(async move {
             let (identity, token) = identity::prove(front, client, data).await?;
             let by = LoginProof::Token(Arc::new(token));
-            Ok(Round::Over(Some(Proved { identity, doubt: None, by })))
+            Ok(Round::Over(Some(Proved { identity, doubt: None, by, key: None })))
         })
     }
 }

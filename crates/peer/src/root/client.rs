@@ -327,8 +327,10 @@ impl Client {
             match self.hear(&mut connection, (stream, expect), &mut patience, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
-                    let login =
-                        Login { is_tls: connection.is_tls(), is_by_token: connection.session().is_by_token };
+                    let login = Login {
+                        is_tls: connection.is_tls(),
+                        is_by_token: connection.session().is_by_token(),
+                    };
                     let error = self.shown(way, token).error(&answer, login);
                     return Ok(Came::Failed(error, Some(answer.code)));
                 }

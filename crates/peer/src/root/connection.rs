@@ -176,7 +176,7 @@ impl Connection {
                 wire.stream = secured.stream;
                 handshake_round_trips += secured.handshake_round_trips;
                 patience.renew(CONNECT_MAX);
-                turn = opening.secured();
+                turn = opening.secured().map_err(|refused| unopened(refused, url, opening.token()))?;
             }
             match turn {
                 Turn::Ready => break,

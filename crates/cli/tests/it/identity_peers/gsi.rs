@@ -11,7 +11,7 @@ use crate::support::pki::{ADA_DN, Credential, EVE_DN, Pki};
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::voms::VomsProxy;
-use crate::support::{Scratch, assert_same, content, until};
+use crate::support::{Scratch, assert_same, content, python, until};
 
 /// A server that lets members of a VO read, and its admins write, by gsi alone.
 struct Site {
@@ -173,17 +173,50 @@ fn refusals_name_their_cause() {
     }
 }
 
+/// Clients sign their requests as the server's level says, with the key that they agreed on.
+#[test]
+fn signed_requests() {
+    for level in ["compatible", "standard", "intense", "pedantic"] {
+        let site = Site::with(&format!("auth = \"gsi\"\nsigning = \"{level}\""));
+        let admin = site.admin();
+        let large = content(3_000_000, 78);
+        let source = site.scratch.file("large", &large);
+        let mut upload = xrdcp(text(&source), &PathBuf::from(site.url("vo/up")));
+        upload.env("XRD_LOGLEVEL", "Dump");
+        let uploaded = site.run(upload, Some(&admin));
+        assert!(uploaded.code == Some(0), "{level}: {}", uploaded.describe());
+        let signs = uploaded.describe().contains("kXR_sigver");
+        assert!(signs, "{level}: xrdcp has not signed: {}", uploaded.describe());
+        assert_same(&fs::read(site.exported("vo/up")).unwrap(), &large);
+        let target = site.pki.join("got");
+        site.run(xrdcp(&site.url("vo/up"), &target), Some(&admin)).ok();
+        assert_same(&fs::read(&target).unwrap(), &large);
+        for (command, path) in [("stat", "/vo/up"), ("ls", "/vo"), ("rm", "/vo/up"), ("mkdir", "/vo/d")] {
+            let outcome = site.run(xrdfs(&site, &[command, path]), Some(&admin));
+            assert!(outcome.code == Some(0), "{level} {command}: {}", outcome.describe());
+        }
+    }
+}
+
 /// A certificate that is revoked while its session lasts counts no longer, without a restart.
 #[test]
 fn sessions_end_with_their_certificates() {
     let site = Site::new();
     let admin = site.admin();
-    site.run(xrdfs(&site, &["ls", "/vo"]), Some(&admin)).ok();
-    site.pki.revoke("ada");
-    until("the list is read", || {
-        let refused = site.run(xrdfs(&site, &["ls", "/vo"]), Some(&admin));
-        refused.code != Some(0) && refused.describe().contains("revoked")
+    let began = site.scratch.join("began");
+    let mut session = python::pypi("identity_peers/gsi_session.py");
+    session.arg(site.url("").trim_end_matches('/')).arg("/vo/f").arg(&began);
+    std::thread::scope(|scope| {
+        let outcome = scope.spawn(|| site.run(session, Some(&admin)));
+        until("it is in", || began.exists() || outcome.is_finished());
+        site.pki.revoke("ada");
+        let said = outcome.join().unwrap().ok().text();
+        assert!(said.starts_with("3010 ") && said.contains("revoked"), "{said}");
+        assert!(said.contains("log in again"), "{said}");
     });
+    // A new one is not let in either.
+    let refused = site.run(xrdfs(&site, &["ls", "/vo"]), Some(&admin));
+    assert!(refused.code != Some(0) && refused.describe().contains("revoked"), "{}", refused.describe());
 }
 
 /// Without an RSA key of its own a server offers no gsi, and says why; with another certificate for it, it does.

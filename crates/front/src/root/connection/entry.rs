@@ -113,9 +113,11 @@ impl<S: Service> Connection<S> {
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
+        let mut key = None;
         self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
             Role::Unauthenticated(main, mut context) => {
-                if let Some(Proved { identity, doubt, by }) = proved {
+                if let Some(Proved { identity, doubt, by, key: agreed }) = proved {
+                    key = agreed;
                     (context.client.identity, context.client.doubt) = (identity, doubt);
                     context.proof = Some(by);
                 }
@@ -124,7 +126,7 @@ impl<S: Service> Connection<S> {
             }
             other => other,
         };
-        self.machine.authenticated();
+        self.machine.authenticated(key);
         self.outbox.answer(stream, Status::OK, Vec::new());
         if let Some(context) = self.context() {
             log::answered(context, &context.client, &auth.clone().into(), began, None, 0);
