@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
+.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-gsi bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -69,6 +69,12 @@ bench-auth: ## handshakes and requests with credentials beside nginx
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && cargo build --release --locked --package gridlane-net --example tls_load
 	@$(ENV) && exec python3 bench/auth.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/tls_load $(BENCH_OPTIONS)
+
+bench-gsi: ## logins by certificate over root:// (gsi) beside XRootD's server
+	@sh scripts/bootstrap.sh --bench-gsi
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && cargo build --release --locked --package gridlane-gsi --example gsi_load
+	@$(ENV) && exec python3 bench/gsi.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/gsi_load $(BENCH_OPTIONS)
 
 bench-wan: ## copies over emulated wide areas with faults, liars, losses and small files (half an hour; BENCH_OPTIONS=--list, --quick)
 	@sh scripts/bootstrap.sh --bench-wan

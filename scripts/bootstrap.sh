@@ -11,6 +11,7 @@
 #   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
 #   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
 #   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
+#   scripts/bootstrap.sh --bench-gsi  and what `make bench-gsi` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #   scripts/bootstrap.sh --bench-tpc and what `make bench-tpc` needs
 #   scripts/bootstrap.sh --bench-read and what `make bench-read` needs
@@ -69,9 +70,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --test-long | --wheel | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan | --bench-tpc | --bench-read | --lab) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --wheel | --bench | --bench-trees | --bench-root | --bench-auth | --bench-gsi | --bench-wan | --bench-tpc | --bench-read | --lab) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--wheel|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan|--bench-tpc|--bench-read|--lab]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--wheel|--bench|--bench-trees|--bench-root|--bench-auth|--bench-gsi|--bench-wan|--bench-tpc|--bench-read|--lab]" >&2
     exit 2
     ;;
 esac
@@ -252,6 +253,12 @@ case $purpose in
     need nginx nginx
     need openssl openssl
     need htpasswd apache2-utils
+    need voms-proxy-fake voms-clients
+    ;;
+--bench-gsi)
+    need python3 python3
+    need openssl openssl
+    need xrootd xrootd-server
     need voms-proxy-fake voms-clients
     ;;
 --bench-tpc)

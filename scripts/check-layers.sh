@@ -44,7 +44,7 @@ allowed() {
     engine) echo core dav plan read xrd auth sys share net store peer ;;
     client) echo core dav plan read xrd auth sys share net store peer engine ;;
     delegation) echo core auth net sys ;;
-    front) echo core dav xrd auth sys share net store ;;
+    front) echo core dav xrd auth gsi sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
     cli) echo core config dav plan read xrd auth gsi sys share net store peer engine client front server wan ;;
     py) echo core dav read share net peer client engine store ;;

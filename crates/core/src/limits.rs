@@ -258,6 +258,8 @@ pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
 pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
+/// Logins by certificate over root:// that are worked on at a time: each takes milliseconds of a processor.
+pub const LOGINS_BY_CERTIFICATE_MAX: usize = 4;
 /// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that a
 /// guesser is waited for by one client in 256.
 pub const PASSWORD_LANES: usize = 256;

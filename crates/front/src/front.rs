@@ -17,6 +17,8 @@ use crate::auth::chains::Chains;
 use crate::auth::challenge::AuthMethods;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
+#[cfg(feature = "gsi")]
+use crate::auth::turns::Turns;
 use crate::budgets::Budgets;
 use crate::buffers::Buffers;
 use crate::client::Client;
@@ -49,6 +51,9 @@ pub struct Front {
     pub(crate) passwords: Arc<Passwords>,
     /// Credentials by shared keys that came within their lifetime.
     pub(crate) shared_keys_seen: Arc<Mutex<Seen>>,
+    /// Turns of logins by certificate.
+    #[cfg(feature = "gsi")]
+    pub(crate) logins: Arc<Turns>,
     /// Settings of root:// alone.
     pub root: RootSettings,
     /// The log of requests.
@@ -69,6 +74,8 @@ pub(crate) struct Lasting {
     issuer_keys: Arc<Keys>,
     passwords: Arc<Passwords>,
     shared_keys_seen: Arc<Mutex<Seen>>,
+    #[cfg(feature = "gsi")]
+    logins: Arc<Turns>,
     /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
@@ -87,6 +94,8 @@ impl Lasting {
             issuer_keys: Arc::default(),
             passwords: Arc::new(passwords),
             shared_keys_seen: Arc::default(),
+            #[cfg(feature = "gsi")]
+            logins: Arc::new(Turns::new(gridlane_core::limits::LOGINS_BY_CERTIFICATE_MAX)),
             generation: 0,
             buffers: Arc::default(),
             budgets: Arc::new(Budgets::new()),
@@ -129,6 +138,8 @@ impl Front {
             issuer_keys: lasting.issuer_keys,
             passwords: lasting.passwords,
             shared_keys_seen: lasting.shared_keys_seen,
+            #[cfg(feature = "gsi")]
+            logins: lasting.logins,
             root: settings.root,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -155,6 +166,8 @@ impl Front {
             issuer_keys: Arc::clone(&self.issuer_keys),
             passwords: Arc::clone(&self.passwords),
             shared_keys_seen: Arc::clone(&self.shared_keys_seen),
+            #[cfg(feature = "gsi")]
+            logins: Arc::clone(&self.logins),
             generation: self.chains.generation() + 1,
             buffers: Arc::clone(&self.data.buffers),
             budgets: Arc::clone(&self.budgets),

@@ -67,11 +67,14 @@ pub mod throttle;
 pub mod transfer;
 
 pub use access_log::{AccessLog, CopyRecord};
+/// The certificate with which clients of gsi are let in.
+#[cfg(feature = "gsi")]
+pub use gridlane_gsi::HostCredential;
 pub use idle::PhaseWatch;
 pub use phase::Stopping;
 pub use server::{Control, Server, Summary};
 pub use service::Service;
 pub use settings::{
-    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Shares,
+    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Shares, Signing,
 };
 pub use throttle::ClientLimits;

@@ -18,6 +18,8 @@ use gridlane_auth::x509::Trust;
 use gridlane_core::{Network, limits};
 use gridlane_net::TrustedProxies;
 use gridlane_share::Share;
+/// The requests that clients of root:// have to sign.
+pub use gridlane_xrd::answer::Signing;
 
 use crate::access_log::AccessLog;
 use crate::throttle::ClientLimits;
@@ -158,6 +160,9 @@ pub struct AuthSettings {
     pub shared_keys: Option<Arc<Keytab>>,
     /// Clients say who they are where such a key leaves it to them.
     pub shared_keys_any_user: bool,
+    /// This server's certificate and key for logins by certificate over root://; without it there are none.
+    #[cfg(feature = "gsi")]
+    pub gsi_host: Option<Arc<gridlane_gsi::HostCredential>>,
     /// The users with passwords.
     pub users: Arc<Users>,
     /// The limits of each user, whatever the address.
@@ -181,7 +186,8 @@ pub struct RootSettings {
     /// True if the protocol is served at all.
     pub is_enabled: bool,
     /// Methods of authentication, in order of preference; empty: clients need none. `None`: where tokens or macaroons
-    /// count, a token, or else the user's name, and elsewhere none.
+    /// count, a token, and where certificates count and the server has one for gsi, a certificate, or else the user's name; and
+    /// elsewhere none.
     pub auth: Option<Vec<RootAuth>>,
     /// Machines whose word about the names of their users is taken (`unix`).
     pub trust_unix_from: Vec<Network>,
@@ -192,6 +198,10 @@ pub struct RootSettings {
     /// The name of this server for clients of other machines, which are told it when they look for files; else they are
     /// told the address that they reached.
     pub server_name: Option<String>,
+    /// Certificate and key (PEM) that clients of gsi are shown, where they are not the server's own.
+    pub gsi_files: Option<(PathBuf, PathBuf)>,
+    /// The requests that clients have to sign: those whose login gives them a key, or all of them if that is forced.
+    pub signing: Signing,
 }
 
 impl Default for RootSettings {
@@ -203,6 +213,8 @@ impl Default for RootSettings {
             tls: None,
             site_name: None,
             server_name: None,
+            gsi_files: None,
+            signing: Signing::default(),
         }
     }
 }
@@ -218,6 +230,8 @@ pub enum RootAuth {
     Sss,
     /// A token or a macaroon. It is asked for over TLS only.
     Ztn,
+    /// A certificate or a proxy, whose key the client proves to have, in clear as well.
+    Gsi,
 }
 
 impl RootAuth {
@@ -228,6 +242,7 @@ impl RootAuth {
             RootAuth::Unix => "unix",
             RootAuth::Sss => "sss",
             RootAuth::Ztn => "ztn",
+            RootAuth::Gsi => "gsi",
         }
     }
 }

@@ -26,8 +26,7 @@ pub fn context<S: Service>(settings: Settings<S::Settings>) -> Result<Context<S>
     Ok(Context {
         generation: Arc::new(generation),
         client: Client::anonymous(peer.ip()),
-        token: None,
-        standing: None,
+        proof: None,
         session: Arc::new(Session::new(SessionId::default(), "ann", 7, "xrdcp v5.5.3")),
         link: Arc::new(Link { local, peer, proxy: None, tls: None }),
         takes_later: true,

@@ -33,6 +33,19 @@ pub fn issuer_hash(certificate: &[u8]) -> Result<String, Refusal> {
 /// The RSA key of a certificate's owner, in PKCS#8 or PKCS#1 (DER).
 pub(crate) fn private_key(der: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
     let key = PKey::private_key_from_der(der).map_err(failed("reading the private key"))?;
+    rsa_of(&key, whose)
+}
+
+/// The RSA key of a certificate's owner, in PEM of any form without a passphrase.
+pub(crate) fn private_key_in_pem(pem: &[u8], whose: &str) -> Result<Rsa<Private>, Refusal> {
+    // With a passphrase, lest it asks for one at the terminal.
+    let key = PKey::private_key_from_pem_passphrase(pem, b"").map_err(|_| {
+        Refusal::new(Cause::Malformed, format!("gsi: the private key of {whose} cannot be read"))
+    })?;
+    rsa_of(&key, whose)
+}
+
+fn rsa_of(key: &PKey<Private>, whose: &str) -> Result<Rsa<Private>, Refusal> {
     let key = key.rsa().map_err(|_| {
         let what = format!("gsi: {whose} has no RSA key, and gsi knows no other");
         Refusal::new(Cause::Unacceptable, what)

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_auth::make::pem;
+use gridlane_auth::make::{Contents, pem};
 use gridlane_auth::{Cause, Refusal};
 use openssl::memcmp;
 use openssl::pkey::{Private, Public};
@@ -19,7 +19,7 @@ use crate::agreement::Agreement;
 use crate::buffer::{Buffer, Kind};
 use crate::cipher::{self, SessionKey};
 use crate::exchange::{SIGNED_SINCE, TAG_BYTES, VERSION, malformed, offers, step, tag};
-use crate::keys::{self, key_of_certificate, private_key};
+use crate::keys::{self, key_of_certificate, private_key, private_key_in_pem};
 
 /// Seconds for which a server's part of the key exchange serves all its clients.
 ///
@@ -50,6 +50,24 @@ impl HostCredential {
         let key = private_key(key_pkcs8, "this server")?;
         let certificate = pem::encode(pem::CERTIFICATE, certificate);
         Ok(HostCredential { certificate, key, issuer_hash: issuer_hash.to_owned(), part: Mutex::default() })
+    }
+
+    /// The same from PEM: the host's certificate, with any others behind it, and its key in another text or the same.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<HostCredential, Refusal> {
+        let read = pem::certificates(certificates).and_then(|chain| {
+            let contents = chain.first().map(|der| Contents::read(der)).transpose()?;
+            Ok(chain.into_iter().next().zip(contents.map(|contents| contents.issuer.hash()).transpose()?))
+        });
+        let read = read.map_err(|error| malformed(error.message()))?;
+        let (certificate, issuer_hash) =
+            read.ok_or_else(|| malformed("there is no certificate of the host"))?;
+        let key = private_key_in_pem(key, "this server")?;
+        let own = key_of_certificate(&certificate, "this server's")?;
+        if own.n() != key.n() || own.e() != key.e() {
+            return Err(malformed("the key is not that of the host's certificate"));
+        }
+        let certificate = pem::encode(pem::CERTIFICATE, &certificate);
+        Ok(HostCredential { certificate, key, issuer_hash, part: Mutex::default() })
     }
 
     /// What the server says of itself in the answer to a login, behind `gsi,`.

@@ -23,6 +23,7 @@ pub mod path;
 pub mod registry;
 pub mod request;
 pub mod server;
+mod signing;
 pub mod third_party;
 mod wire;
 pub mod ztn;

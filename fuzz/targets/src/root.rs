@@ -417,7 +417,7 @@ fn served(has_tls: bool, demand: TlsDemand, proves: bool, pieces: &[&[u8]]) -> V
                     if let Ok(token) = ztn::parse(&auth.credentials) {
                         assert_eq!(ztn::parse(&ztn::encode(&token)), Ok(token), "a token is another one");
                     }
-                    machine.authenticated();
+                    machine.authenticated(None);
                 }
                 ServerStep::Bind(..) => machine.bound(),
                 ServerStep::Request(_, request) => {

@@ -21,6 +21,7 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
 use super::auth::{self, GoodFiles};
+use super::gsi;
 use super::room::Room;
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
@@ -60,11 +61,21 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     for plan in plans {
         found.export(plan);
     }
-    found.facts.push(line_about_root(root, tables.auth.takes_bearers()));
+    let mut by_certificate = gsi::Host::default();
     match settings::certificate(args) {
-        Ok(certificate) => found.certificate(&certificate, args.server_name.as_deref()),
+        Ok(certificate) => {
+            let counts = tables.auth.client_ca_dir.is_some() || !tables.auth.client_ca.is_empty();
+            match gsi::host(root, counts, &certificate) {
+                Ok(host) => by_certificate = host,
+                // One that will be made at the start is no RSA key's.
+                Err(_) if certificate.is_self_signed && root.gsi_files.is_none() && root.auth.is_none() => {}
+                Err(error) => found.errors.push(words::error(&error).to_string()),
+            }
+            found.certificate(&certificate, args.server_name.as_deref());
+        }
         Err(error) => found.errors.push(words::error(&error).to_string()),
     }
+    found.facts.push(line_about_root(root, tables.auth.takes_bearers(), &by_certificate));
     found.facts.push(format!("records of TLS 1.3: {}", global.records()));
     for networks in [&args.proxy_protocol, &args.trust_forwarded] {
         let parsed = gridlane_core::Network::parse_list(networks.iter().map(String::as_str));
@@ -93,11 +104,11 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
 }
 
 /// The credentials that clients of root:// are asked for.
-fn line_about_root(root: &RootSettings, takes_bearers: bool) -> String {
+fn line_about_root(root: &RootSettings, takes_bearers: bool, by_certificate: &gsi::Host) -> String {
     if !root.is_enabled {
         return "root://: not spoken".to_owned();
     }
-    let by_default = if takes_bearers { &[RootAuth::Ztn, RootAuth::Unix][..] } else { &[] };
+    let by_default = gridlane_front::root::identity::by_default(takes_bearers, by_certificate.is_there());
     let ways = root.auth.as_deref().unwrap_or(by_default);
     let say = |way: &RootAuth| match way {
         RootAuth::Host => "their machine's name",
@@ -107,6 +118,7 @@ fn line_about_root(root: &RootSettings, takes_bearers: bool) -> String {
         }
         RootAuth::Unix => "their user's name",
         RootAuth::Ztn => "a token, over TLS",
+        RootAuth::Gsi => "a certificate (gsi)",
     };
     let asked = match ways {
         [] => "clients need no credentials".to_owned(),
@@ -117,7 +129,11 @@ fn line_about_root(root: &RootSettings, takes_bearers: bool) -> String {
         Some(RootTls::Capable) => "; those that can begin TLS first",
         Some(RootTls::Offered) | None => "",
     };
-    format!("root://: spoken on the same addresses, {asked}{tls}")
+    let absent = match &by_certificate.absent {
+        Some(why) => format!("; none by certificate: {why}"),
+        None => String::new(),
+    };
+    format!("root://: spoken on the same addresses, {asked}{tls}{absent}")
 }
 
 /// The condition of a rule that nothing in the configuration can prove.

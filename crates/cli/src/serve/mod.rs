@@ -2,6 +2,7 @@
 
 pub(crate) mod auth;
 mod check;
+mod gsi;
 mod keys;
 pub(crate) mod room;
 mod rules;
@@ -195,6 +196,7 @@ fn watched(global: &Global, tables: &Tables, certificate: &Certificate) -> Vec<P
     let mut all = tables.auth.watched();
     all.extend(global.config.clone());
     all.extend([certificate.cert.clone(), certificate.key.clone()]);
+    all.extend(tables.root.gsi_files.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
     all
 }
 

@@ -17,6 +17,7 @@ use gridlane_store::journal_key::JournalKeys;
 use gridlane_store::{BlockingStorage, Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
+use super::gsi;
 use super::keys::KeyFetcher;
 use super::room;
 use super::tables::{self, Defaults, Plan, Tables};
@@ -166,6 +167,13 @@ pub(super) fn settings(
     let news = next.news_since(kept);
     news.iter().for_each(|warning| access_log.note(warning));
     let asks = auth.trust.is_some();
+    let host = gsi::host(&tables.root, asks, certificate)?;
+    #[cfg(feature = "gsi")]
+    {
+        auth.gsi_host = host.credential;
+    }
+    #[cfg(not(feature = "gsi"))]
+    drop(host);
     let tls = tls::server_config_with(&certificate.cert, &certificate.key, asks, global.records())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let third_party = third_party(args, global, &listen)?;

@@ -8,7 +8,7 @@ use gridlane_config::file;
 use gridlane_config::value::{Word, Words, wrong};
 use gridlane_core::{Network, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_front::{RootAuth, RootSettings, RootTls};
+use gridlane_front::{RootAuth, RootSettings, RootTls, Signing};
 use gridlane_server::{Compat, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
@@ -129,6 +129,16 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         let what = "trust-unix-from is of no use where no client is asked for its name: add \"unix\" to auth";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
     }
+    if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Gsi)) {
+        if auth.client_ca_dir.is_none() && auth.client_ca.is_empty() {
+            let what = "auth is \"gsi\", and no certificate counts: add client-ca-dir or client-ca to [auth]";
+            return Err(wrong(what.to_owned()).endpoint("[root]"));
+        }
+        if !cfg!(feature = "gsi") {
+            let what = "auth is \"gsi\", and this program was built without it";
+            return Err(wrong(what.to_owned()).hint("build it with the feature gsi").endpoint("[root]"));
+        }
+    }
     Ok(Tables { plans, root, auth, rules })
 }
 
@@ -141,6 +151,21 @@ struct RootTable {
     trust_unix_from: Option<Words>,
     tls: Option<Tls>,
     sitename: Option<String>,
+    gsi_cert: Option<PathBuf>,
+    gsi_key: Option<PathBuf>,
+    signing: Option<Level>,
+    signing_force: Option<bool>,
+}
+
+/// The requests that clients have to sign. The numbers are the protocol's.
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Level {
+    None = 0,
+    Compatible = 1,
+    Standard = 2,
+    Intense = 3,
+    Pedantic = 4,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -157,6 +182,17 @@ impl RootTable {
         if let Some(name) = self.sitename.as_ref().filter(|name| !is_word(name)) {
             return Err(wrong(format!("{name:?} is no sitename: it is one word, as in \"SITE-X\"")));
         }
+        let gsi_files = match (self.gsi_cert, self.gsi_key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(wrong("gsi-cert and gsi-key belong together: name both".to_owned())),
+        };
+        let level = self.signing.unwrap_or(Level::None);
+        let is_forced = self.signing_force.unwrap_or(false);
+        if is_forced && level == Level::None {
+            let what = "signing-force is true, and nothing is to be signed: name a level by signing";
+            return Err(wrong(what.to_owned()));
+        }
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
             auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
@@ -169,6 +205,8 @@ impl RootTable {
                 Tls::Login => RootTls::Login,
             }),
             site_name: self.sitename,
+            gsi_files,
+            signing: Signing { level: level as u8, is_forced, ..Signing::default() },
             ..RootSettings::default()
         })
     }
@@ -179,12 +217,13 @@ fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
     if words.iter().all(|word| word == "none") && words.len() == 1 {
         return Ok(Vec::new());
     }
-    const KNOWN: [RootAuth; 4] = [RootAuth::Host, RootAuth::Sss, RootAuth::Unix, RootAuth::Ztn];
+    const KNOWN: [RootAuth; 5] =
+        [RootAuth::Gsi, RootAuth::Host, RootAuth::Sss, RootAuth::Unix, RootAuth::Ztn];
     let mut ways = Vec::new();
     for word in words {
         let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
             let what = format!(
-                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"host\", \"sss\", \"unix\" and \"ztn\""
+                "{word:?} is no way to authenticate: auth is \"none\" alone, or a list of \"gsi\", \"host\", \"sss\", \"unix\" and \"ztn\""
             );
             return Err(wrong(what));
         };
@@ -391,8 +430,20 @@ mod tests {
             root("[root]\nauth = [\"ztn\", \"unix\"]\ntls = \"login\"\n[auth]\nmacaroon-secrets = \"/m\"\n")
                 .unwrap();
         assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
+        let gsi = "auth = \"gsi\"\ngsi-cert = \"/c\"\ngsi-key = \"/k\"\nsigning = \"intense\"\nsigning-force = true";
+        let said = root(&format!("[root]\n{gsi}\n[auth]\nclient-ca = \"/a\"\n")).unwrap();
+        assert_eq!(
+            (said.auth, said.gsi_files),
+            (Some(vec![RootAuth::Gsi]), Some((PathBuf::from("/c"), PathBuf::from("/k"))))
+        );
+        assert_eq!((said.signing.level, said.signing.is_forced), (3, true));
         for (line, word) in [
-            ("auth = \"gsi\"", "gsi"),
+            ("auth = \"gsi\"", "no certificate counts"),
+            ("auth = \"krb5\"", "krb5"),
+            ("gsi-cert = \"/c\"", "gsi-key"),
+            ("gsi-key = \"/k\"", "gsi-cert"),
+            ("signing = \"all\"", "all"),
+            ("signing-force = true", "signing"),
             ("auth = \"ztn\"", "no token counts"),
             ("auth = []", "none"),
             ("auth = [\"none\", \"unix\"]", "none"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gridlane_auth::identity::CertificateIdentity;
 use gridlane_auth::token::verified::Fingerprint;
 use gridlane_auth::x509::Trust;
-use gridlane_auth::{Identity, Refusal, voms, x509};
+use gridlane_auth::{Cause, Identity, Refusal, voms, x509};
 use gridlane_core::limits;
 use gridlane_net::Stream;
 use rustls::pki_types::CertificateDer;
@@ -31,6 +31,29 @@ pub(crate) struct Judged {
     pub(crate) doubt: Option<Arc<str>>,
 }
 
+/// The chain that a login over root:// has proved, which counts as if every request had it.
+pub struct LoginChain {
+    digest: Fingerprint,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl LoginChain {
+    /// Certificates in DER, the one whose key the client has first.
+    #[cfg(feature = "gsi")]
+    pub(crate) fn new(certificates: Vec<Vec<u8>>) -> LoginChain {
+        let digest = Fingerprint::of(certificates.concat());
+        LoginChain { digest, certificates: certificates.into_iter().map(CertificateDer::from).collect() }
+    }
+
+    /// The identity by it at this moment; why it has none, if so.
+    pub(crate) fn identity(&self, front: &Front, now_s: i64) -> Result<Judged, Refusal> {
+        let Some(trust) = front.auth.trust.as_deref() else {
+            return Err(Refusal::new(Cause::Untrusted, "this server believes no certificates any more"));
+        };
+        look_up(front, self.digest, &self.certificates, trust, now_s)
+    }
+}
+
 impl PeerChain {
     /// The identity by the certificate; `None` without a certificate, or where none are believed.
     pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
@@ -45,7 +68,12 @@ impl PeerChain {
         let digest = *self.digest.get_or_insert_with(|| {
             Fingerprint::of(chain.iter().flat_map(|one| one.iter().copied()).collect::<Vec<u8>>())
         });
-        let judged = look_up(front, digest, chain, trust, now_s);
+        // A certificate is shown by a client's library without being asked to: a bad one counts as none.
+        let judged = look_up(front, digest, chain, trust, now_s).unwrap_or_else(|refusal| {
+            front.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
+            let doubt = format!("the client's certificate does not count: {refusal}");
+            Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
+        });
         let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
         // Attributes count for a while when they are over: not for each request anew.
         let until_s = judged.identity.expires_s().unwrap_or(again_s).clamp(now_s + 1, again_s);
@@ -60,29 +88,21 @@ fn look_up(
     chain: &[CertificateDer<'_>],
     trust: &Trust,
     now_s: i64,
-) -> Judged {
+) -> Result<Judged, Refusal> {
     let known = || front.chains.good();
     // A list that is over its time does not wait for a reload.
     let lists = trust.lists_state(now_s);
     if let Some(identity) = known().get(digest, lists, now_s) {
-        return Judged { identity, doubt: None };
+        return Ok(Judged { identity, doubt: None });
     }
-    match judge(front, chain, trust, now_s) {
-        Ok((identity, doubts)) => {
-            let identity = Arc::new(Identity::Certificate(identity));
-            // Doubts are for the client that is refused something: they are not in the identity.
-            if doubts.is_empty() {
-                known().insert(digest, lists, Arc::clone(&identity));
-            }
-            let first = doubts.first().map(|doubt| format!("some of its attributes do not count: {doubt}"));
-            Judged { identity, doubt: first.map(Into::into) }
-        }
-        Err(refusal) => {
-            front.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
-            let doubt = format!("the client's certificate does not count: {refusal}");
-            Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
-        }
+    let (identity, doubts) = judge(front, chain, trust, now_s)?;
+    let identity = Arc::new(Identity::Certificate(identity));
+    // Doubts are for the client that is refused something: they are not in the identity.
+    if doubts.is_empty() {
+        known().insert(digest, lists, Arc::clone(&identity));
     }
+    let first = doubts.first().map(|doubt| format!("some of its attributes do not count: {doubt}"));
+    Ok(Judged { identity, doubt: first.map(Into::into) })
 }
 
 /// The identity of a chain, and those of its attributes that do not count.

@@ -15,7 +15,7 @@
 //!
 //! Read first: `authenticate`.
 
-pub(crate) mod certificates;
+pub mod certificates;
 pub(crate) mod chains;
 pub mod challenge;
 mod guesses;
@@ -24,6 +24,7 @@ pub mod macaroons;
 pub(crate) mod metrics;
 pub(crate) mod passwords;
 pub mod presented;
+pub(crate) mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;

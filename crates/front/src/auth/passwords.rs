@@ -1,32 +1,24 @@
 //! Users' passwords, checked where blocking is allowed, a few at a time: a check takes a tenth of a second of a
 //! processor.
 //!
-//! Of one client one at a time, so that guesses hold up only the clients of the same lane: clients are dealt to lanes
-//! by a hash with a secret seed. After some wrong ones the next is not looked at for a while
-//! ([`guesses`](super::guesses)).
+//! Of one client one at a time, so that guesses hold up only the clients of the same [lane](super::turns). After some wrong
+//! ones the next is not looked at for a while ([`guesses`](super::guesses)).
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::guesses::Guesses;
+use super::turns::Turns;
 use gridlane_auth::identity::UserIdentity;
 use gridlane_auth::password::{SeenPasswords, Users};
 use gridlane_auth::{Cause, Refusal};
 use gridlane_core::{Secret, limits};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
-
-use super::guesses::Guesses;
-use crate::throttle::Party;
 
 /// Checks passwords, and remembers those that were right.
 pub(crate) struct Passwords {
     seen: Arc<SeenPasswords>,
-    turns: Arc<Semaphore>,
-    lanes: Vec<Arc<Semaphore>>,
-    deal: RandomState,
+    turns: Turns,
     guesses: Arc<Guesses>,
 }
 
@@ -36,9 +28,7 @@ impl Passwords {
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
         Ok(Passwords {
             seen: Arc::new(SeenPasswords::new(&key)),
-            turns: Arc::new(Semaphore::new(limits::PASSWORDS_CHECKED_MAX)),
-            lanes: (0..limits::PASSWORD_LANES).map(|_| Arc::new(Semaphore::new(1))).collect(),
-            deal: RandomState::new(),
+            turns: Turns::new(limits::PASSWORDS_CHECKED_MAX),
             guesses: Arc::new(Guesses::new()),
         })
     }
@@ -56,11 +46,7 @@ impl Passwords {
         }
         self.check(address, name)?;
         let busy = || Refusal::new(Cause::Unavailable, "too many passwords are being checked");
-        let lane = Arc::clone(&self.lanes[self.lane_of(address)]);
-        let turns = async {
-            Some((lane.acquire_owned().await.ok()?, Arc::clone(&self.turns).acquire_owned().await.ok()?))
-        };
-        let Ok(Some(held)) = timeout(limits::PASSWORD_WAIT_MAX, turns).await else { return Err(busy()) };
+        let held = self.turns.take(address, limits::PASSWORD_WAIT_MAX).await.ok_or_else(busy)?;
         // Another connection of the same client may have had it checked meanwhile.
         if let Some(user) = self.seen.recall(users, name, password.expose()) {
             return Ok(user);
@@ -91,11 +77,6 @@ impl Passwords {
             format!("too many wrong passwords came from this address; the next is looked at in {wait_s} s");
         Err(Refusal::new(Cause::Guessing, what).retry_after_s(wait_s))
     }
-
-    fn lane_of(&self, address: IpAddr) -> usize {
-        let hash = self.deal.hash_one(Party::client(address));
-        usize::try_from(hash % limits::PASSWORD_LANES as u64).unwrap_or(0)
-    }
 }
 
 #[cfg(test)]
@@ -112,8 +93,10 @@ mod tests {
         let passwords = Arc::new(Passwords::new().unwrap());
         let guesser = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let other = (2..250).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
-        let other =
-            other.into_iter().find(|other| passwords.lane_of(*other) != passwords.lane_of(guesser)).unwrap();
+        let other = other
+            .into_iter()
+            .find(|other| passwords.turns.lane_of(*other) != passwords.turns.lane_of(guesser))
+            .unwrap();
         let done = Arc::new(AtomicUsize::new(0));
         let guesses: Vec<_> = (0..GUESSES)
             .map(|number| {
@@ -146,8 +129,8 @@ mod tests {
         }
         assert!(wrong > limits::GUESSES_FREE_MAX && told.is_some_and(|wait_s| wait_s > 0), "{wrong}");
         assert_eq!(
-            passwords.lane_of("2001:db8::1".parse().unwrap()),
-            passwords.lane_of("2001:db8::2".parse().unwrap())
+            passwords.turns.lane_of("2001:db8::1".parse().unwrap()),
+            passwords.turns.lane_of("2001:db8::2".parse().unwrap())
         );
     }
 }

@@ -186,7 +186,9 @@ impl<S: Service> Connection<S> {
             had_files: false,
         };
         Connection {
-            machine: Machine::new(front.acceptor.has_tls()).demanding_tls(identity::tls_demand(&front)),
+            machine: Machine::new(front.acceptor.has_tls())
+                .demanding_tls(identity::tls_demand(&front))
+                .demanding_signatures(front.root.signing),
             chain: PeerChain::default(),
             rounds: None,
             refused_proofs: 0,

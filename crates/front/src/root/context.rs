@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_core::Secret;
 use gridlane_xrd::SessionId;
 
-use super::shared_keys::Standing;
+use super::rounds::LoginProof;
 use crate::client::Client;
 use crate::front::Front;
 use crate::generation::Generation;
@@ -74,10 +73,8 @@ pub struct Context<S: Service> {
     pub generation: Arc<Generation<S>>,
     /// The client: by the credentials in the request where those are looked at; else by the login.
     pub client: Client,
-    /// The token of the login, as if every request had it.
-    pub token: Option<Arc<Secret>>,
-    /// What else the identity of the login stands on.
-    pub standing: Option<Standing>,
+    /// The proof of the login, as if every request had it.
+    pub proof: Option<LoginProof>,
     /// The session of the connection.
     pub session: Arc<Session<S::Files>>,
     /// The connection that it came by.
@@ -93,8 +90,7 @@ impl<S: Service> Clone for Context<S> {
         Context {
             generation: Arc::clone(&self.generation),
             client: self.client.clone(),
-            token: self.token.clone(),
-            standing: self.standing,
+            proof: self.proof.clone(),
             session: Arc::clone(&self.session),
             link: Arc::clone(&self.link),
             takes_later: self.takes_later,

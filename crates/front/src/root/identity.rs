@@ -1,10 +1,10 @@
 //! The identity of a session's client, and of the requester of each of its requests.
 //!
 //! ```text
-//! TLS' certificate ◀── else ── the login's token (ztn), shared key (sss) or trusted name (unix) ◀── else ── authz=… in the CGI of a request's path
+//! TLS' certificate ◀── else ── the login's token (ztn), chain (gsi), shared key (sss) or trusted name (unix) ◀── else ── authz=… in the CGI of a request's path
 //! ```
 //!
-//! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
+//! The proof of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
 //! of its time, when it is revoked, when its issuer's keys or the settings change. A request that is about an open file
 //! goes on with the identity that has opened it.
 
@@ -19,7 +19,10 @@ use gridlane_xrd::{ErrorCode, QueryKind, Request, ztn};
 
 use super::answer::Failure;
 use super::context::Context;
+use super::rounds::LoginProof;
 use crate::auth;
+use crate::auth::certificates::Judged;
+use crate::auth::keys::now_s;
 use crate::auth::presented::{self, Bad, Credential, Kind};
 use crate::client::Client;
 use crate::front::Front;
@@ -30,9 +33,30 @@ use crate::settings::{RootAuth, RootTls};
 fn methods(front: &Front) -> &[RootAuth] {
     match &front.root.auth {
         Some(methods) => methods,
-        // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
-        None if front.auth_methods.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
-        None => &[],
+        None => by_default(front.auth_methods.takes_bearers(), takes_chains(front)),
+    }
+}
+
+/// The methods of a server whose operator names none. XRootD's clients pass over what they have nothing for, and give up
+/// when nothing is left. A token comes first: to look for one costs a client nothing, and where there is no proxy gsi's
+/// asks for a passphrase.
+pub fn by_default(takes_bearers: bool, takes_chains: bool) -> &'static [RootAuth] {
+    match (takes_bearers, takes_chains) {
+        (true, true) => &[RootAuth::Ztn, RootAuth::Gsi, RootAuth::Unix],
+        (true, false) => &[RootAuth::Ztn, RootAuth::Unix],
+        (false, true) => &[RootAuth::Gsi, RootAuth::Unix],
+        (false, false) => &[],
+    }
+}
+
+/// True if a client can log in by certificate.
+fn takes_chains(front: &Front) -> bool {
+    #[cfg(feature = "gsi")]
+    return front.auth.trust.is_some() && front.auth.gsi_host.is_some();
+    #[cfg(not(feature = "gsi"))]
+    {
+        let _ = front;
+        false
     }
 }
 
@@ -53,22 +77,40 @@ pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
 /// The methods that a client is offered; none: it need not authenticate. Fails when there is one over TLS only.
 pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
     let methods = methods(front);
-    let offered: Vec<RootAuth> =
-        methods.iter().copied().filter(|method| is_tls || *method != RootAuth::Ztn).collect();
-    if offered.is_empty() && !methods.is_empty() {
+    let offered = methods.iter().copied().filter(|method| match method {
+        RootAuth::Ztn => is_tls,
+        // Its operator may have named it, and a reload have taken the certificate away.
+        RootAuth::Gsi => takes_chains(front),
+        RootAuth::Host | RootAuth::Unix | RootAuth::Sss => true,
+    });
+    let offered: Vec<RootAuth> = offered.collect();
+    if offered.is_empty() && methods.contains(&RootAuth::Ztn) {
         let what = "this server wants a token, over TLS only: use roots://";
         return Err(Failure::new(ErrorCode::TLS_REQUIRED, what).closing());
+    }
+    if offered.is_empty() && !methods.is_empty() {
+        let what = "this server wants a certificate, and has none itself to log in with; ask its operator";
+        return Err(Failure::new(ErrorCode::AUTH_FAILED, what).closing());
     }
     Ok(offered)
 }
 
 /// The same in the form of an answer to a login.
-pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
+pub(crate) fn method_list(front: &Front, offered: &[RootAuth]) -> Vec<u8> {
     let one = |method: &RootAuth| match method {
         RootAuth::Ztn => format!("&P={},{}", method.name(), ztn::parameters()),
         RootAuth::Sss => format!("&P={},{}", method.name(), sss::offer()),
+        #[cfg(feature = "gsi")]
+        RootAuth::Gsi => match &front.auth.gsi_host {
+            Some(host) => format!("&P={},{}", method.name(), host.parameters()),
+            None => String::new(),
+        },
+        #[cfg(not(feature = "gsi"))]
+        RootAuth::Gsi => String::new(),
         RootAuth::Host | RootAuth::Unix => format!("&P={}", method.name()),
     };
+    #[cfg(not(feature = "gsi"))]
+    let _ = front;
     offered.iter().map(one).collect::<String>().into_bytes()
 }
 
@@ -104,7 +146,7 @@ pub(crate) fn identify_nowait<S: Service>(
 ) -> Option<Result<Client, Failure>> {
     let claim = match claim(context, request) {
         Ok(Some(claim)) => claim,
-        Ok(None) => return Some(Ok(of_connection(context))),
+        Ok(None) => return Some(of_login(context)),
         Err(failure) => return Some(Err(failure)),
     };
     let known = auth::bearer_nowait(context.front(), &claim.token, context.client.address)?;
@@ -113,7 +155,7 @@ pub(crate) fn identify_nowait<S: Service>(
 
 /// The client of a request. Waits for the keys of a token's issuer when they are not known.
 pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
-    let Some(claim) = claim(context, request)? else { return Ok(of_connection(context)) };
+    let Some(claim) = claim(context, request)? else { return of_login(context) };
     let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
     settled(context, &claim, outcome)
 }
@@ -137,8 +179,35 @@ fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<O
     if let Some(token) = in_cgi(context, request).map_err(refused)? {
         return Ok(Some(Claim { token: Cow::Owned(token), is_of_login: false }));
     }
-    Ok(context.token.as_deref().map(|token| Claim { token: Cow::Borrowed(token), is_of_login: true }))
+    Ok(match &context.proof {
+        Some(LoginProof::Token(token)) => Some(Claim { token: Cow::Borrowed(token), is_of_login: true }),
+        Some(LoginProof::Chain(_) | LoginProof::Standing(_)) | None => None,
+    })
 }
+
+/// The client by the certificates of its login, or of its connection.
+fn of_login<S: Service>(context: &Context<S>) -> Result<Client, Failure> {
+    let Some(LoginProof::Chain(chain)) = &context.proof else { return Ok(of_connection(context)) };
+    if !context.front().auth_methods.is_any() {
+        return Ok(of_connection(context));
+    }
+    let metrics = &context.front().data.metrics.auth;
+    match chain.identity(context.front(), now_s()) {
+        Ok(Judged { identity, doubt }) => {
+            metrics.came(&identity);
+            let mut client = context.client.for_request();
+            (client.identity, client.doubt) = (identity, doubt);
+            Ok(client)
+        }
+        Err(refusal) => {
+            metrics.refused(Kind::Certificate, refusal.cause);
+            Err(failure(&refusal, LOG_IN_AGAIN))
+        }
+    }
+}
+
+/// What to do about a login that is over.
+const LOG_IN_AGAIN: &str = "; log in again with another one";
 
 /// The token in the CGI of a request.
 fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<Secret>, Bad> {
@@ -161,8 +230,8 @@ fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<
 /// The client by its connection's credentials.
 fn of_connection<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
-    if let Some(standing) = context.standing {
-        if let Some(doubt) = standing.doubt(context.front(), &client, auth::keys::now_s()) {
+    if let Some(LoginProof::Standing(standing)) = &context.proof {
+        if let Some(doubt) = standing.doubt(context.front(), &client, now_s()) {
             (client.identity, client.doubt) =
                 (Client::anonymous(client.address).identity, Some(doubt.into()));
         }
@@ -192,7 +261,7 @@ fn settled<S: Service>(
         }
         Err(refusal) => {
             metrics.refused(kind_of(&claim.token), refusal.cause);
-            Err(failure(&refusal, if claim.is_of_login { "; log in again with another one" } else { "" }))
+            Err(failure(&refusal, if claim.is_of_login { LOG_IN_AGAIN } else { "" }))
         }
     }
 }
@@ -334,7 +403,7 @@ mod tests {
         let of = |auth: Option<Vec<RootAuth>>, is_tls| {
             let context = context_of(|settings| settings.root.auth = auth);
             (
-                offered(context.front(), is_tls).map(|offered| method_list(&offered)),
+                offered(context.front(), is_tls).map(|offered| method_list(context.front(), &offered)),
                 tls_demand(context.front()),
             )
         };

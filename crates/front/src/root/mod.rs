@@ -16,12 +16,14 @@ pub mod context;
 mod delegation;
 mod dispatch;
 mod event;
+#[cfg(feature = "gsi")]
+mod gsi;
 pub mod identity;
 pub mod log;
 pub(crate) mod metrics;
 mod outbox;
 mod reading;
-mod rounds;
+pub mod rounds;
 pub mod session;
 pub mod session_files;
 mod set;

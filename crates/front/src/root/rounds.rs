@@ -8,35 +8,44 @@ use std::sync::Arc;
 use gridlane_auth::Identity;
 use gridlane_core::{Secret, limits};
 use gridlane_xrd::ErrorCode;
+use gridlane_xrd::server::Unseal;
 
 use super::answer::Failure;
 use super::identity;
 use super::shared_keys::{SharedKey, Standing, UserName};
+use crate::auth::certificates::LoginChain;
 use crate::client::Client;
 use crate::front::Front;
 use crate::settings::RootAuth;
 
 /// The result of a round.
 pub(crate) enum Round {
-    /// The client has proved this identity. `None`: it has given a name, which proves nothing.
+    /// The client has proved something. `None`: it has given a name, which proves nothing.
     Over(Option<Proved>),
     /// The client is sent this, and goes on with what it makes of it.
     GoesOn(Vec<u8>),
 }
 
-/// What a client has proved.
+/// What a login has proved.
 pub(crate) struct Proved {
     /// The identity.
     pub(crate) identity: Arc<Identity>,
-    /// What stands for it in the requests that follow.
-    pub(crate) by: By,
+    /// The parts of its credential that do not count, and why.
+    pub(crate) doubt: Option<Arc<str>>,
+    /// What proves it again for each request.
+    pub(crate) by: LoginProof,
+    /// The key that its requests are signed with, if the method agrees on one.
+    pub(crate) key: Option<Box<dyn Unseal>>,
 }
 
-/// What stands for an identity in the requests that follow.
-pub(crate) enum By {
-    /// This token, which counts as if each request had it.
-    Token(Secret),
-    /// A part of the settings.
+/// The proof of a login, as if every request had it.
+#[derive(Clone)]
+pub enum LoginProof {
+    /// A token or a macaroon.
+    Token(Arc<Secret>),
+    /// A chain of certificates, whose first key the client has.
+    Chain(Arc<LoginChain>),
+    /// A part of the settings: a shared key, or the trust in a machine.
     Standing(Standing),
 }
 
@@ -66,6 +75,11 @@ impl Rounds {
                 RootAuth::Unix => Rounds::of(method, Box::new(UserName)),
                 RootAuth::Sss => Rounds::of(method, Box::new(SharedKey { peer })),
                 RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
+                #[cfg(feature = "gsi")]
+                RootAuth::Gsi => Rounds::of(method, Box::new(super::gsi::Certificate::default())),
+                // It is not offered.
+                #[cfg(not(feature = "gsi"))]
+                RootAuth::Gsi => Rounds::of(method, Box::new(Name)),
             },
         }
     }
@@ -106,7 +120,8 @@ impl Proof for Token {
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
         Box::pin(async move {
             let (identity, token) = identity::prove(front, client, data).await?;
-            Ok(Round::Over(Some(Proved { identity, by: By::Token(token) })))
+            let by = LoginProof::Token(Arc::new(token));
+            Ok(Round::Over(Some(Proved { identity, doubt: None, by, key: None })))
         })
     }
 }

@@ -14,7 +14,7 @@ use gridlane_xrd::ErrorCode;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::answer::Failure;
-use super::rounds::{By, Outcome, Proof, Proved, Round};
+use super::rounds::{LoginProof, Outcome, Proof, Proved, Round};
 use crate::auth::keys::now_s;
 use crate::auth::presented::Kind;
 use crate::client::Client;
@@ -83,8 +83,13 @@ fn shown(front: &Front, peer: SocketAddr, data: &[u8]) -> Result<Round, Failure>
     match judged {
         Ok(Judged::Asked(answer)) => Ok(Round::GoesOn(answer)),
         Ok(Judged::Proved(proved)) => {
-            let by = By::Standing(Standing::Key(proved.key));
-            Ok(Round::Over(Some(Proved { identity: user(proved.user, UserProof::SharedKey), by })))
+            let by = LoginProof::Standing(Standing::Key(proved.key));
+            Ok(Round::Over(Some(Proved {
+                identity: user(proved.user, UserProof::SharedKey),
+                doubt: None,
+                by,
+                key: None,
+            })))
         }
         Err(refusal) => {
             front.data.metrics.auth.refused(Kind::SharedKey, refusal.cause);
@@ -104,8 +109,8 @@ impl Proof for UserName {
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a> {
         let name = said_user(data).filter(|_| is_trusted(front, client));
         let proved = name.map(|name| {
-            let by = By::Standing(Standing::Word);
-            Proved { identity: user(name, UserProof::MachineSays), by }
+            let by = LoginProof::Standing(Standing::Word);
+            Proved { identity: user(name, UserProof::MachineSays), doubt: None, by, key: None }
         });
         Box::pin(std::future::ready(Ok(Round::Over(proved))))
     }
@@ -144,7 +149,7 @@ mod tests {
         let data = credentials.encode(&own.keys()[0], now_s(), &[5; RANDOM_BYTES]);
         let Ok(Round::Over(Some(proved))) = shown(context.front(), peer, &data) else { panic!() };
         assert_eq!((proved.identity.user(), proved.identity.method()), (Some("ada"), "sss"));
-        let By::Standing(standing) = proved.by else { panic!() };
+        let LoginProof::Standing(standing) = proved.by else { panic!() };
         assert_eq!(standing, Standing::Key(7));
         let Err(again) = shown(context.front(), peer, &data) else { panic!("a replay") };
         assert!(again.code == ErrorCode::AUTH_FAILED && again.text.contains("before"), "{}", again.text);

@@ -5,20 +5,14 @@
 //!         signature = SHA-256(number ‖ head of the request ‖ its payload), sealed with the key of the login
 //! ```
 //!
-//! A server says in its answer to `protocol` what it wants signed; its table of levels is
-//! [`need`]. The key is from the way of authentication: gsi has one. With a method that has none nothing is signed, unless the
+//! A server says in its answer to `protocol` what it wants signed; its table of levels is in `crate::signing`. The key is from the way of authentication: gsi has one. With a method that has none nothing is signed, unless the
 //! server insists; then the signature is the bare digest, which proves nothing and is wanted all the same.
 
-use gridlane_core::{ChecksumKind, Hasher};
-
-use crate::answer::{Need, Signing};
-use crate::flags::OpenOptions;
+use crate::answer::Signing;
 use crate::frame::{REQUEST_HEAD_BYTES, RequestHead};
-use crate::registry::{QueryKind, RequestId};
+use crate::registry::RequestId;
 use crate::request::{Call, Sigver};
-
-/// `sigver`'s number of SHA-256.
-const SHA_256: u8 = 1;
+use crate::signing::{SHA_256, digest, is_signed};
 
 /// Seals the digest of a request with the key that a login has agreed on.
 pub trait Seal: Send + Sync {
@@ -73,14 +67,8 @@ impl Signer {
         self.count += 1;
         let brings_data = matches!(read.id, RequestId::WRITE | RequestId::PGWRITE);
         let leaves_payload_out = read.payload_len == 0 || brings_data && !self.signing.signs_data;
-        let mut hasher = Hasher::new(ChecksumKind::Sha256);
-        hasher.update(&self.count.to_be_bytes());
-        hasher.update(head);
-        if !leaves_payload_out {
-            hasher.update(payload);
-            hasher.update(data);
-        }
-        let digest = hasher.finish();
+        let signed: &[&[u8]] = if leaves_payload_out { &[] } else { &[payload, data] };
+        let digest = digest(self.count, head, signed);
         let signature = match &self.key {
             Some(key) => key.seal(digest.bytes())?,
             None => digest.bytes().to_vec(),
@@ -92,79 +80,16 @@ impl Signer {
     }
 }
 
-/// True if a request has to be signed.
-fn is_signed(signing: &Signing, head: &RequestHead) -> bool {
-    match signing.exceptions.of(head.id).unwrap_or_else(|| need(signing.level, head.id)) {
-        Need::No => false,
-        Need::Yes => true,
-        Need::IfItChanges => changes(head),
-    }
-}
-
-/// What the levels of XRootD's servers mean for a request: 1 is compatible, 2 standard, 3 intense, 4 and above pedantic.
-fn need(level: u8, id: RequestId) -> Need {
-    // The level from which on it is signed if it changes anything, and that from which on it always is.
-    let (if_it_changes, always) = match id {
-        RequestId::CHMOD
-        | RequestId::CHKPOINT
-        | RequestId::FATTR
-        | RequestId::GPFILE
-        | RequestId::MV
-        | RequestId::RM
-        | RequestId::RMDIR
-        | RequestId::TRUNCATE => (1, 1),
-        RequestId::OPEN => (1, 2),
-        RequestId::SET => (1, 3),
-        RequestId::MKDIR => (2, 2),
-        RequestId::QUERY => (3, 4),
-        RequestId::BIND
-        | RequestId::CLOSE
-        | RequestId::ENDSESS
-        | RequestId::PGREAD
-        | RequestId::PGWRITE
-        | RequestId::WRITE => (3, 3),
-        RequestId::DIRLIST
-        | RequestId::LOCATE
-        | RequestId::PREPARE
-        | RequestId::READ
-        | RequestId::READV
-        | RequestId::STAT
-        | RequestId::STATX
-        | RequestId::SYNC => (4, 4),
-        _ => return Need::No,
-    };
-    match level {
-        level if level >= always => Need::Yes,
-        level if level >= if_it_changes => Need::IfItChanges,
-        _ => Need::No,
-    }
-}
-
-/// True if a request that may only look changes something, as servers see it.
-fn changes(head: &RequestHead) -> bool {
-    let first = u16::from_be_bytes([head.body[0], head.body[1]]);
-    match head.id {
-        RequestId::OPEN => {
-            let options = OpenOptions(u16::from_be_bytes([head.body[2], head.body[3]]));
-            options
-                .has_any(OpenOptions::DELETE | OpenOptions::NEW | OpenOptions::APPEND | OpenOptions::UPDATE)
-        }
-        RequestId::QUERY => {
-            [QueryKind::OPAQUE, QueryKind::OPAQUE_FILE, QueryKind::OPAQUE_HANDLE].contains(&QueryKind(first))
-        }
-        // The last of its own bytes.
-        RequestId::SET => head.body[15] != 0,
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use gridlane_core::{ChecksumKind, Hasher};
+
     use super::*;
-    use crate::answer::Exceptions;
-    use crate::flags::OpenMore;
+    use crate::answer::{Exceptions, Need};
+    use crate::flags::{OpenMore, OpenOptions};
     use crate::frame::{Handle, StreamId};
     use crate::path::PathArg;
+    use crate::registry::QueryKind;
     use crate::request::{Bind, Chmod, Close, Mkdir, Open, Ping, Query, Read, Rm, Set, Sync, Write};
 
     const STREAM: StreamId = StreamId([1, 0]);

@@ -13,6 +13,10 @@
 
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_LOGIN_BYTES_MAX};
 
+mod signatures;
+
+pub use self::signatures::Unseal;
+use self::signatures::{Check, Signatures};
 use crate::Malformed;
 use crate::answer::{self, HandshakeAnswer, ProtocolAnswer, Signing};
 use crate::flags::{ClientFlags, ServerFlags};
@@ -36,12 +40,15 @@ enum Stage {
 }
 
 /// The server's side of a connection.
-#[derive(Debug)]
 pub struct Machine {
     stage: Stage,
     has_tls: bool,
     demands_tls: TlsDemand,
     is_tls: bool,
+    /// The requests that have to be signed.
+    signing: Signing,
+    /// Of a session in which they are looked at.
+    signatures: Option<Signatures>,
 }
 
 /// The clients that have to begin TLS before the login.
@@ -90,7 +97,14 @@ pub enum Step {
 impl Machine {
     /// A connection that was just accepted. `has_tls`: it can become TLS.
     pub fn new(has_tls: bool) -> Machine {
-        Machine { stage: Stage::Handshake, has_tls, demands_tls: TlsDemand::Never, is_tls: false }
+        let (stage, demands_tls, signing) = (Stage::Handshake, TlsDemand::Never, Signing::default());
+        Machine { stage, has_tls, demands_tls, is_tls: false, signing, signatures: None }
+    }
+
+    /// Has clients sign these of their requests. Those whose login gives them no key do so only if they are forced to.
+    pub fn demanding_signatures(mut self, signing: Signing) -> Machine {
+        self.signing = signing;
+        self
     }
 
     /// Has clients begin TLS before they log in, when there is TLS at all.
@@ -106,12 +120,16 @@ impl Machine {
 
     /// The login was answered with a session; `proves`: its client has to prove its name.
     pub fn logged_in(&mut self, proves: bool) {
-        self.stage = if proves { Stage::Authentication } else { Stage::Session };
+        match proves {
+            true => self.stage = Stage::Authentication,
+            false => self.authenticated(None),
+        }
     }
 
-    /// The client has proved its name.
-    pub fn authenticated(&mut self) {
+    /// The client has proved its name, and agreed on this key to sign its requests with.
+    pub fn authenticated(&mut self, key: Option<Box<dyn Unseal>>) {
         self.stage = Stage::Session;
+        self.signatures = Signatures::new(self.signing, key);
     }
 
     /// The connection belongs to a session.
@@ -132,6 +150,7 @@ impl Machine {
         let Some(head) = bytes.first_chunk::<REQUEST_HEAD_BYTES>() else {
             return (0, Step::More(REQUEST_HEAD_BYTES));
         };
+        let head_bytes = head;
         let head = match RequestHead::parse(head) {
             Ok(head) => head,
             Err(wrong) => {
@@ -142,6 +161,9 @@ impl Machine {
         };
         if let Some(refusal) = self.refusal(&head) {
             return refusal;
+        }
+        if let Some(step) = self.unsigned(&head, head_bytes, bytes) {
+            return (0, step);
         }
         if brings_data(head.id) {
             return (REQUEST_HEAD_BYTES, Step::Data(head));
@@ -154,6 +176,27 @@ impl Machine {
         let used = REQUEST_HEAD_BYTES + head.payload_len as usize;
         let Some(argument) = bytes.get(REQUEST_HEAD_BYTES..used) else { return (0, Step::More(used)) };
         (used, self.request(&head, argument))
+    }
+
+    /// What happens instead of a request whose signature is missing or wrong, or cannot be checked yet.
+    fn unsigned(
+        &mut self,
+        head: &RequestHead,
+        head_bytes: &[u8; REQUEST_HEAD_BYTES],
+        bytes: &[u8],
+    ) -> Option<Step> {
+        let signatures = self.signatures.as_mut().filter(|_| head.id != RequestId::SIGVER)?;
+        let used = REQUEST_HEAD_BYTES + head.payload_len as usize;
+        match signatures.check(head, head_bytes, bytes.get(REQUEST_HEAD_BYTES..used)) {
+            Ok(Check::Good) => None,
+            // What is signed is held as a whole.
+            Ok(Check::NeedsPayload) if head.payload_len > ROOT_ARGUMENT_BYTES_MAX => {
+                let wrong = Malformed::new(ErrorCode::ARG_TOO_LONG, "Request argument is too long");
+                Some(Step::Refused(head.stream, head.id, wrong.closing()))
+            }
+            Ok(Check::NeedsPayload) => Some(Step::More(used)),
+            Err(wrong) => Some(Step::Refused(head.stream, head.id, wrong)),
+        }
     }
 
     fn handshake(&mut self, bytes: &[u8]) -> (usize, Step) {
@@ -207,8 +250,14 @@ impl Machine {
                     Err(wrong) => Step::Refused(stream, head.id, wrong),
                 };
             }
-            // No client is asked for signatures, so none is looked at.
-            RequestId::SIGVER => return Step::Ignored,
+            // Without a key a signature proves nothing.
+            RequestId::SIGVER => {
+                let taken = self.signatures.as_mut().map(|signatures| signatures.take(head, argument));
+                return match taken {
+                    Some(Err(wrong)) => Step::Refused(stream, head.id, wrong),
+                    Some(Ok(())) | None => Step::Ignored,
+                };
+            }
             RequestId::LOGIN if self.stage == Stage::Session && argument.is_empty() => {
                 let wrong = Malformed::new(ErrorCode::ARG_MISSING, "Required argument not present");
                 return Step::Refused(stream, head.id, wrong);
@@ -260,7 +309,9 @@ impl Machine {
                 .with_if(begins, ServerFlags::GOTO_TLS);
         }
         let mut body = Vec::new();
-        ProtocolAnswer { version: PROTOCOL_VERSION, flags, signing: Signing::default() }.encode(&mut body);
+        let is_told = asked.version != 0 && asked.flags.has(ClientFlags::WANTS_SIGNING);
+        let signing = if is_told { self.signing } else { Signing::default() };
+        ProtocolAnswer { version: PROTOCOL_VERSION, flags, signing }.encode(&mut body);
         let said = answer::ok(stream, &body);
         if begins { Step::StartTls(said) } else { Step::Say(said) }
     }

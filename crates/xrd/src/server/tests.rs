@@ -193,7 +193,7 @@ fn what_has_to_be_proved_comes_first() {
     assert_eq!(told(&step), (true, ErrorCode::INVALID_REQUEST, what.into()));
     let auth = Auth { kind: b"unix".to_vec(), credentials: b"unix\0a b\0".to_vec() };
     assert_eq!(machine.step(&auth.to_bytes(STREAM)).1, Step::Auth(STREAM, auth));
-    machine.authenticated();
+    machine.authenticated(None);
     assert!(machine.is_in());
     assert!(matches!(machine.step(&stat("/").to_bytes(STREAM)).1, Step::Request(..)));
 }

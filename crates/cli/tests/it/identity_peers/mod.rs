@@ -2,6 +2,7 @@
 //! answers to `gridlane`.
 
 mod client;
+mod gsi;
 mod set_up;
 
 use std::process::Command;

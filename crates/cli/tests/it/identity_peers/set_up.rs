@@ -15,13 +15,13 @@ use crate::support::voms::{VomsProxy, proxy_info};
 use crate::support::xrootd_auth::{self, token, token_with};
 use crate::support::{assert_same, python, secrets};
 
-fn xrdcp(source: &str, target: &Path) -> Command {
+pub(super) fn xrdcp(source: &str, target: &Path) -> Command {
     let mut command = tool("xrdcp", "xrootd-client");
     command.args(["--silent", "--force", source, text(target)]);
     command
 }
 
-fn gfal(name: &str, arguments: &[&str]) -> Command {
+pub(super) fn gfal(name: &str, arguments: &[&str]) -> Command {
     let mut command = tool(name, "gfal2-util-scripts");
     command.env("GFAL_PYTHONBIN", "/usr/bin/python3").args(arguments);
     command

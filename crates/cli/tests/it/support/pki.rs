@@ -189,12 +189,21 @@ impl Pki {
 
     /// A proxy of RFC 3820, signed by a user or by another proxy.
     pub(crate) fn proxy(&self, name: &str, signer: &Credential, kind: Rfc3820) -> Credential {
+        self.proxy_with(ECDSA, name, signer, kind)
+    }
+
+    /// The same with an RSA key: gsi knows no other.
+    pub(crate) fn rsa_proxy(&self, name: &str, signer: &Credential) -> Credential {
+        self.proxy_with(RSA, name, signer, Rfc3820::FULL)
+    }
+
+    fn proxy_with(&self, key: &[&str], name: &str, signer: &Credential, kind: Rfc3820) -> Credential {
         let this = Credential::in_dir(&self.scratch.dir(name));
         let signer_dn = subject(&signer.cert);
         // What a proxy is called beyond its signer does not matter, only that no other of the signer's has it.
         let subject = format!("{signer_dn}/CN={}", serial());
         let request = self.scratch.join(format!("{name}/csr.pem"));
-        new_key(ECDSA, &subject, &this, &["-out", text(&request)]);
+        new_key(key, &subject, &this, &["-out", text(&request)]);
         let path_length = kind.path_length_max.map_or(String::new(), |max| format!(",pathlen:{max}"));
         let extensions = format!(
             "keyUsage=critical,digitalSignature\nproxyCertInfo=critical,language:{}{path_length}\n",

@@ -19,10 +19,9 @@ use crate::phase::Stopping;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
-use crate::root::rounds::{By, Proved, Round, Rounds};
+use crate::root::rounds::{Proved, Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
-use crate::settings::RootAuth;
 
 impl<S: Service> Connection<S> {
     /// Answers a client that what it sent is wrong.
@@ -67,15 +66,15 @@ impl<S: Service> Connection<S> {
         let main = sessions.begin(user, login.process, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
-        LoginAnswer { session: session.id, methods: identity::method_list(&offered) }.encode(&mut body);
+        LoginAnswer { session: session.id, methods: identity::method_list(&self.front, &offered) }
+            .encode(&mut body);
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!offered.is_empty());
         let link = Arc::new(self.link()?);
         let (generation, client, takes_later) =
             (Arc::clone(&self.generation), self.client.clone(), login.is_async());
         let stopping = Stopping::new(self.phase.clone());
-        let context =
-            Context { generation, client, token: None, standing: None, session, link, takes_later, stopping };
+        let context = Context { generation, client, proof: None, session, link, takes_later, stopping };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unauthenticated(main, context),
@@ -109,27 +108,25 @@ impl<S: Service> Connection<S> {
                 if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
                     sleep(limits::ROOT_PROOF_PAUSE).await;
                 }
-                let what = if method == RootAuth::Ztn { "token" } else { "proof" };
-                let doubt = format!("the {what} of the login was not taken: {}", failure.text);
+                let doubt = format!("the login by {} was not taken: {}", method.name(), failure.text);
                 self.doubt(doubt.into());
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
         };
+        let mut key = None;
         self.role = match std::mem::replace(&mut self.role, Role::NotLoggedIn) {
             Role::Unauthenticated(main, mut context) => {
-                if let Some(Proved { identity, by }) = proved {
-                    (context.client.identity, context.client.doubt) = (identity, None);
-                    match by {
-                        By::Token(token) => context.token = Some(Arc::new(token)),
-                        By::Standing(standing) => context.standing = Some(standing),
-                    }
+                if let Some(Proved { identity, doubt, by, key: agreed }) = proved {
+                    key = agreed;
+                    (context.client.identity, context.client.doubt) = (identity, doubt);
+                    context.proof = Some(by);
                 }
                 main.all.proved(Arc::clone(&context.client.identity));
                 Role::Main(main, context)
             }
             other => other,
         };
-        self.machine.authenticated();
+        self.machine.authenticated(key);
         self.outbox.answer(stream, Status::OK, Vec::new());
         if let Some(context) = self.context() {
             log::answered(context, &context.client, &auth.clone().into(), began, None, 0);
@@ -159,8 +156,7 @@ impl<S: Service> Connection<S> {
             }
         }
         if let Role::Main(_, context) | Role::Unauthenticated(_, context) = &mut self.role
-            && context.token.is_none()
-            && context.standing.is_none()
+            && context.proof.is_none()
         {
             let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());
             context.client.identity = Arc::clone(&self.client.identity);
@@ -180,16 +176,8 @@ impl<S: Service> Connection<S> {
                 let mut client = self.client.clone();
                 client.identity = Arc::clone(joined.all.identity());
                 let (stopping, takes_later) = (Stopping::new(self.phase.clone()), false);
-                let context = Context {
-                    generation,
-                    client,
-                    token: None,
-                    standing: None,
-                    session,
-                    link,
-                    takes_later,
-                    stopping,
-                };
+                let context =
+                    Context { generation, client, proof: None, session, link, takes_later, stopping };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())

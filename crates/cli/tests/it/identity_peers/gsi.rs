@@ -1,0 +1,252 @@
+//! The field's clients log in to `gridlane serve` by certificate over root:// (gsi).
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::set_up::{gfal, xrdcp};
+use super::with;
+use crate::support::client::{Outcome, gridlane, run, text};
+use crate::support::pki::{ADA_DN, Credential, EVE_DN, Pki};
+use crate::support::serve::Server;
+use crate::support::tools::tool;
+use crate::support::voms::VomsProxy;
+use crate::support::{Scratch, assert_same, content, python, until};
+
+/// A server that lets members of a VO read, and its admins write, by gsi alone.
+struct Site {
+    pki: Pki,
+    scratch: Scratch,
+    server: Server,
+}
+
+impl Site {
+    fn new() -> Site {
+        Site::with("auth = \"gsi\"")
+    }
+
+    fn with(root: &str) -> Site {
+        let (pki, scratch) = (Pki::new(), Scratch::new());
+        scratch.file("export/vo/f", b"for members");
+        let host = pki.credential("host-rsa");
+        let config = format!(
+            r#"
+[serve]
+listen = ["127.0.0.1:0"]
+cert = {cert:?}
+key = {key:?}
+access-log = {log:?}
+watch-interval = 0.1
+
+[root]
+{root}
+
+[[export]]
+path = "/"
+directory = {export:?}
+
+[auth]
+client-ca-dir = {authorities:?}
+voms-dir = {vomsdir:?}
+
+[[rule]]
+vo = "gridlane"
+may = ["read", "list"]
+under = "/vo"
+
+[[rule]]
+vo = "gridlane"
+role = "admin"
+may = ["read", "list", "write", "delete"]
+under = "/vo"
+"#,
+            cert = host.cert,
+            key = host.key,
+            log = scratch.join("access.log"),
+            export = scratch.join("export"),
+            authorities = pki.certificates(),
+            vomsdir = pki.vomsdir(),
+        );
+        let config = scratch.file("serve.toml", config.as_bytes());
+        let mut command = gridlane();
+        command.args(["serve", "--json", "--config"]).arg(config);
+        let server = Server::spawn(command);
+        Site { pki, scratch, server }
+    }
+
+    fn url(&self, path: &str) -> String {
+        let url = self.server.url_over("root", path).replace("127.0.0.1", "localhost");
+        // XRootD's clients want the root of a path twice.
+        let at = url.find("localhost").unwrap() + url[url.find("localhost").unwrap()..].find('/').unwrap();
+        format!("{}/{}", &url[..at], &url[at..])
+    }
+
+    fn exported(&self, path: &str) -> PathBuf {
+        self.scratch.join("export").join(path)
+    }
+
+    fn member(&self) -> Credential {
+        VomsProxy::of(&self.pki, "eve", "gridlane", &["/gridlane"]).make("member")
+    }
+
+    fn admin(&self) -> Credential {
+        VomsProxy::of(&self.pki, "ada", "gridlane", &["/gridlane/Role=admin", "/gridlane"]).make("admin")
+    }
+
+    /// A program of the field with a proxy, whose server has to be asked by gsi.
+    fn run(&self, mut command: Command, credential: Option<&Credential>) -> Outcome {
+        command.env("XrdSecPROTOCOL", "gsi").env("HOME", self.scratch.path());
+        // Before any passphrase is asked for.
+        command.env("XrdSecGSICREATEPROXY", "0").env("X509_USER_PROXY", "/nowhere");
+        with(&self.pki, command, credential, None)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.scratch.join("access.log")).unwrap_or_default()
+    }
+}
+
+fn xrdfs(site: &Site, arguments: &[&str]) -> Command {
+    let mut command = tool("xrdfs", "xrootd-client");
+    let url = site.url("");
+    command.arg(url.trim_end_matches('/')).args(arguments);
+    command
+}
+
+#[test]
+fn xrootds_clients_read_and_write() {
+    let site = Site::new();
+    let (member, admin) = (site.member(), site.admin());
+    let target = site.pki.join("got");
+    site.run(xrdcp(&site.url("vo/f"), &target), Some(&member)).ok();
+    assert_same(&fs::read(&target).unwrap(), b"for members");
+    site.run(xrdfs(&site, &["ls", "/vo"]), Some(&member)).ok().says(&["/vo/f"]);
+    // An upload, with several streams.
+    let large = content(3_000_000, 77);
+    let source = site.scratch.file("large", &large);
+    let mut upload = xrdcp(text(&source), &PathBuf::from(site.url("vo/up")));
+    upload.args(["--streams", "3"]);
+    site.run(upload, Some(&admin)).ok();
+    assert_same(&fs::read(site.exported("vo/up")).unwrap(), &large);
+    site.run(xrdfs(&site, &["rm", "/vo/up"]), Some(&admin)).ok();
+    // A member without the role, and one without attributes.
+    let refused = site.run(xrdcp(text(&source), &PathBuf::from(site.url("vo/no"))), Some(&member));
+    assert_ne!(refused.code, Some(0), "{}", refused.describe());
+    let without = site.pki.rsa_proxy("without", &site.pki.credential("ada"));
+    let refused = site.run(xrdfs(&site, &["ls", "/vo"]), Some(&without));
+    assert!(refused.code != Some(0) && refused.describe().contains("3010"), "{}", refused.describe());
+    // The log knows who they are, as over https.
+    let log = site.log();
+    for dn in [ADA_DN, EVE_DN] {
+        assert!(log.contains(dn), "{dn} is not in {log}");
+    }
+}
+
+#[test]
+fn gfal_copies_both_ways() {
+    let site = Site::new();
+    let admin = site.admin();
+    let target = format!("file://{}", site.pki.join("got").display());
+    site.run(gfal("gfal-copy", &[&site.url("vo/f"), &target]), Some(&admin)).ok();
+    assert_same(&fs::read(site.pki.join("got")).unwrap(), b"for members");
+    site.run(gfal("gfal-copy", &[&target, &site.url("vo/up")]), Some(&admin)).ok();
+    assert_same(&fs::read(site.exported("vo/up")).unwrap(), b"for members");
+    site.run(gfal("gfal-ls", &[&site.url("vo")]), Some(&admin)).ok().says(&["up"]);
+    let stranger = site.run(gfal("gfal-ls", &[&site.url("vo")]), None);
+    assert_ne!(stranger.code, Some(0), "{}", stranger.describe());
+}
+
+/// Each fault of a chain is told by its name: to the client, and in the log.
+#[test]
+fn refusals_name_their_cause() {
+    let site = Site::new();
+    // Those whose own clients look at the chain before they send it are tried elsewhere.
+    for (user, words) in [("revoked", "revoked"), ("false-ada", "signing policy")] {
+        let proxy = site.pki.rsa_proxy(&format!("of-{user}"), &site.pki.credential(user));
+        let refused = site.run(xrdcp(&site.url("vo/f"), &site.pki.join("no")), Some(&proxy));
+        assert!(
+            refused.code != Some(0) && refused.describe().contains(words),
+            "{user}: {}",
+            refused.describe()
+        );
+        assert!(site.log().contains(words), "{user}: {}", site.log());
+    }
+}
+
+/// Clients sign their requests as the server's level says, with the key that they agreed on.
+#[test]
+fn signed_requests() {
+    for level in ["compatible", "standard", "intense", "pedantic"] {
+        let site = Site::with(&format!("auth = \"gsi\"\nsigning = \"{level}\""));
+        let admin = site.admin();
+        let large = content(3_000_000, 78);
+        let source = site.scratch.file("large", &large);
+        let mut upload = xrdcp(text(&source), &PathBuf::from(site.url("vo/up")));
+        upload.env("XRD_LOGLEVEL", "Dump");
+        let uploaded = site.run(upload, Some(&admin));
+        assert!(uploaded.code == Some(0), "{level}: {}", uploaded.describe());
+        let signs = uploaded.describe().contains("kXR_sigver");
+        assert!(signs, "{level}: xrdcp has not signed: {}", uploaded.describe());
+        assert_same(&fs::read(site.exported("vo/up")).unwrap(), &large);
+        let target = site.pki.join("got");
+        site.run(xrdcp(&site.url("vo/up"), &target), Some(&admin)).ok();
+        assert_same(&fs::read(&target).unwrap(), &large);
+        for (command, path) in [("stat", "/vo/up"), ("ls", "/vo"), ("rm", "/vo/up"), ("mkdir", "/vo/d")] {
+            let outcome = site.run(xrdfs(&site, &[command, path]), Some(&admin));
+            assert!(outcome.code == Some(0), "{level} {command}: {}", outcome.describe());
+        }
+    }
+}
+
+/// A certificate that is revoked while its session lasts counts no longer, without a restart.
+#[test]
+fn sessions_end_with_their_certificates() {
+    let site = Site::new();
+    let admin = site.admin();
+    let began = site.scratch.join("began");
+    let mut session = python::pypi("identity_peers/gsi_session.py");
+    session.arg(site.url("").trim_end_matches('/')).arg("/vo/f").arg(&began);
+    std::thread::scope(|scope| {
+        let outcome = scope.spawn(|| site.run(session, Some(&admin)));
+        until("it is in", || began.exists() || outcome.is_finished());
+        site.pki.revoke("ada");
+        let said = outcome.join().unwrap().ok().text();
+        assert!(said.starts_with("3010 ") && said.contains("revoked"), "{said}");
+        assert!(said.contains("log in again"), "{said}");
+    });
+    // A new one is not let in either.
+    let refused = site.run(xrdfs(&site, &["ls", "/vo"]), Some(&admin));
+    assert!(refused.code != Some(0) && refused.describe().contains("revoked"), "{}", refused.describe());
+}
+
+/// Without an RSA key of its own a server offers no gsi, and says why; with another certificate for it, it does.
+#[test]
+fn a_server_needs_an_rsa_key() {
+    let pki = Pki::new();
+    let scratch = Scratch::new();
+    let check = |root: &str| {
+        let host = pki.credential("host");
+        let config = format!(
+            "[serve]\ncert = {:?}\nkey = {:?}\n[root]\n{root}\n[[export]]\npath = \"/\"\ndirectory = {:?}\n[auth]\nclient-ca-dir = {:?}\n",
+            host.cert,
+            host.key,
+            scratch.path(),
+            pki.certificates()
+        );
+        let config = scratch.file("serve.toml", config.as_bytes());
+        let mut command = gridlane();
+        command.args(["serve", "--check", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        run(command)
+    };
+    let quiet = check("");
+    assert!(
+        quiet.describe().contains("none by certificate: gsi: this server has no RSA key"),
+        "{}",
+        quiet.describe()
+    );
+    let asked = check("auth = \"gsi\"");
+    assert!(asked.code == Some(2) && asked.describe().contains("gsi-cert"), "{}", asked.describe());
+    let rsa = pki.credential("host-rsa");
+    let named = check(&format!("auth = \"gsi\"\ngsi-cert = {:?}\ngsi-key = {:?}", rsa.cert, rsa.key));
+    assert!(named.describe().contains("a certificate (gsi)"), "{}", named.describe());
+}
