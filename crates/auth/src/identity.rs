@@ -90,7 +90,7 @@ pub struct UserIdentity {
     /// The name.
     pub name: String,
     /// By what it was proved.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "UserProof::is_password")]
     pub by: UserProof,
 }
 
@@ -105,6 +105,12 @@ pub enum UserProof {
     SharedKey,
     /// The word of a machine that the operator trusts.
     MachineSays,
+}
+
+impl UserProof {
+    fn is_password(&self) -> bool {
+        *self == UserProof::Password
+    }
 }
 
 impl UserIdentity {

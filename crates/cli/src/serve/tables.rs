@@ -431,7 +431,7 @@ mod tests {
                 .unwrap();
         assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
         let gsi = "auth = \"gsi\"\ngsi-cert = \"/c\"\ngsi-key = \"/k\"\nsigning = \"intense\"\nsigning-force = true";
-        let said = root(&format!("[root]\n{gsi}\n[auth]\nclient-ca = \"/a\"\n")).unwrap();
+        let said = root(&format!("[root]\n{gsi}\n[auth]\nclient-ca = [\"/a\"]\n")).unwrap();
         assert_eq!(
             (said.auth, said.gsi_files),
             (Some(vec![RootAuth::Gsi]), Some((PathBuf::from("/c"), PathBuf::from("/k"))))

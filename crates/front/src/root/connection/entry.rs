@@ -22,6 +22,7 @@ use crate::root::outbox::Sent;
 use crate::root::rounds::{Proved, Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
+use crate::settings::RootAuth;
 
 impl<S: Service> Connection<S> {
     /// Answers a client that what it sent is wrong.
@@ -108,7 +109,11 @@ impl<S: Service> Connection<S> {
                 if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
                     sleep(limits::ROOT_PROOF_PAUSE).await;
                 }
-                let doubt = format!("the login by {} was not taken: {}", method.name(), failure.text);
+                let what = match method {
+                    RootAuth::Ztn => "the token of the login".to_owned(),
+                    method => format!("the login by {}", method.name()),
+                };
+                let doubt = format!("{what} was not taken: {}", failure.text);
                 self.doubt(doubt.into());
                 return self.refuse(stream, RequestId::AUTH, failure);
             }
