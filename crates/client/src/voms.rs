@@ -165,7 +165,7 @@ async fn ask_older(
     server: &VomsServer,
     request: &AttributeRequest,
 ) -> Result<Answer> {
-    let route = client.dialer().route(url)?.of_identity(client.credentials.identity());
+    let route = client.dialer().route(url)?.of_identity(&client.credentials.shown_identity()?);
     if route.tunneller().is_some() {
         let what = "it does not answer over HTTP, and its older protocol goes through no HTTP proxy";
         return Err(Error::new(ErrorKind::Unsupported, what).fault(Fault::Peer));

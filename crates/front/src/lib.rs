@@ -70,6 +70,8 @@ pub use access_log::{AccessLog, CopyRecord};
 /// The certificate with which clients of gsi are let in.
 #[cfg(feature = "gsi")]
 pub use gridlane_gsi::HostCredential;
+pub use gridlane_xrd::RequestId;
+pub use gridlane_xrd::answer::{Exceptions, Need};
 pub use idle::PhaseWatch;
 pub use phase::Stopping;
 pub use server::{Control, Server, Summary};

@@ -9,8 +9,13 @@
 //!
 //! The server chooses the field. XRootD's servers since 5.6 have one of 3072 bits, whose prime is a safe one: `(p - 1) / 2` is
 //! prime as well, so that an exponent of twice the strength of the key is enough, and takes a tenth of the time. Servers before
-//! that make one of 512 bits at each start. A key that was agreed in such a field can be found by a third party within hours; what
-//! depends on it are the signatures of the session's requests, and no secret is encrypted with it.
+//! that make one of 512 bits at each start. A key that was agreed in such a field can be found by a third party within hours, which
+//! can then pass for that server to clients that believe it; so no proxy is ever given in one.
+//!
+//! A field is more than a strength. A client signs its public value, whatever the field, and nothing that it signs names the
+//! server: in a field that a server has made for that purpose the value could be one whose logarithm the server knows in
+//! another server's field, where it would then pass for the client. So a client checks that the prime of a field is a safe one and
+//! the generator generates, and a server that the client's value is of the server's own field.
 
 use gridlane_auth::{Cause, Refusal};
 use openssl::bn::{BigNum, BigNumContext, BigNumRef, MsbOption};
@@ -28,7 +33,11 @@ const PUBLIC_BYTES_MAX: usize = 8 * 1024;
 /// The smallest field that a server may choose: of servers before 5.6.
 const PRIME_BITS_MIN: i32 = 512;
 /// The largest: a greater one would keep a client busy.
-const PRIME_BITS_MAX: i32 = 8192;
+const PRIME_BITS_MAX: i32 = 4096;
+/// The smallest in which a proxy is given.
+const DELEGATION_BITS_MIN: i32 = 2048;
+/// Rounds of Miller and Rabin's test: a number that somebody has made to pass them passes each with one quarter at most.
+const PRIME_CHECKS: i32 = 64;
 /// Bits of an exponent in the usual field: twice the strength that 3072 bits have, and some.
 const EXPONENT_BITS: i32 = 320;
 
@@ -77,21 +86,32 @@ impl Agreement {
     /// A client's answer to a server's part, and the secret that they have in common.
     pub(crate) fn answer(theirs: &[u8], pads: bool) -> Result<(Agreement, Vec<u8>), Refusal> {
         let (pem, public) = parts(theirs)?;
-        let field = Dh::params_from_pem(pem)
-            .map_err(|_| malformed("the field of the key exchange cannot be read"))?;
+        let field = read_field(pem)?;
         let bits = field.prime_p().num_bits();
         if !(PRIME_BITS_MIN..=PRIME_BITS_MAX).contains(&bits) {
             let what = format!("gsi: the server wants to agree on a key in a field of {bits} bits");
             return Err(Refusal::new(Cause::Unacceptable, what));
         }
+        check(&field)?;
         let ours = Agreement::within(field)?;
         let secret = ours.secret_of(&public, pads)?;
         Ok((ours, secret))
     }
 
-    /// The secret in common with a client that has answered.
+    /// The secret in common with a client that has answered, in the field that it was sent.
     pub(crate) fn secret(&self, theirs: &[u8], pads: bool) -> Result<Vec<u8>, Refusal> {
-        self.secret_of(&parts(theirs)?.1, pads)
+        let (pem, public) = parts(theirs)?;
+        let field = read_field(pem)?;
+        if *field.prime_p() != *self.field.prime_p() || *field.generator() != *self.field.generator() {
+            let what = "gsi: the client has agreed on a key in another field than this server's";
+            return Err(Refusal::new(Cause::BadSignature, what));
+        }
+        self.secret_of(&public, pads)
+    }
+
+    /// True if the field is large enough for a proxy to be given in it.
+    pub(crate) fn may_delegate(&self) -> bool {
+        self.field.prime_p().num_bits() >= DELEGATION_BITS_MIN
     }
 
     fn secret_of(&self, public: &BigNumRef, pads: bool) -> Result<Vec<u8>, Refusal> {
@@ -131,6 +151,39 @@ fn power(base: &BigNumRef, exponent: &BigNumRef, prime: &BigNumRef) -> Result<Bi
     let mut out = BigNum::new_secure().map_err(failed(what))?;
     out.mod_exp(base, exponent, prime, &mut context).map_err(failed(what))?;
     Ok(out)
+}
+
+fn read_field(pem: &[u8]) -> Result<Dh<Params>, Refusal> {
+    Dh::params_from_pem(pem).map_err(|_| malformed("the field of the key exchange cannot be read"))
+}
+
+/// Checks a field that a server has chosen: both `p` and `(p - 1) / 2` are primes, so that the powers of every other number than 1
+/// and -1 are half of all numbers at least.
+fn check(field: &Dh<Params>) -> Result<(), Refusal> {
+    if is_usual(field)? {
+        return Ok(());
+    }
+    let what = "checking the field of the key exchange";
+    let unusable = || {
+        let what = "gsi: the server wants to agree on a key in a field that is none: it could pass for you elsewhere";
+        Err(Refusal::new(Cause::Unacceptable, what))
+    };
+    let mut context = BigNumContext::new().map_err(failed(what))?;
+    let prime = field.prime_p();
+    let one = BigNum::from_u32(1).map_err(failed(what))?;
+    let mut last = prime.to_owned().map_err(failed(what))?;
+    last.sub_word(1).map_err(failed(what))?;
+    if *field.generator() <= *one || *field.generator() >= *last {
+        return unusable();
+    }
+    let mut half = BigNum::new().map_err(failed(what))?;
+    half.rshift1(prime).map_err(failed(what))?;
+    for number in [prime, &half] {
+        if !number.is_prime(PRIME_CHECKS, &mut context).map_err(failed(what))? {
+            return unusable();
+        }
+    }
+    Ok(())
 }
 
 fn is_usual(field: &Dh<Params>) -> Result<bool, Refusal> {
@@ -178,6 +231,37 @@ mod tests {
         prime.sub_word(1).unwrap();
         prime.div_word(2).unwrap();
         assert!(prime.is_prime(16, &mut context).unwrap());
+    }
+
+    /// In a field whose numbers repeat soon, the logarithm of what the client signs would be known; and in one of another server
+    /// that server would be met.
+    #[test]
+    fn fields_that_are_none_are_refused() {
+        let mut context = BigNumContext::new().unwrap();
+        let number = |value: u32| BigNum::from_u32(value).unwrap();
+        // (5^1299 - 1) / 4: 5 has the order 1299.
+        let mut prime = BigNum::new().unwrap();
+        prime.exp(&number(5), &number(1299), &mut context).unwrap();
+        prime.sub_word(1).unwrap();
+        prime.div_word(4).unwrap();
+        let usual = || BigNum::from_hex_str(USUAL_PRIME).unwrap();
+        let mut last = usual();
+        last.sub_word(1).unwrap();
+        let mut even = usual();
+        even.sub_word(1).unwrap();
+        for (prime, generator) in
+            [(prime, number(5)), (usual(), number(1)), (usual(), last), (even, number(5))]
+        {
+            let field = Dh::from_pqg(prime, None, generator).unwrap();
+            let Ok(server) = Agreement::within(field) else { continue };
+            let refusal = Agreement::answer(&server.to_bytes().unwrap(), true).err().unwrap();
+            assert!(refusal.message.contains("a field that is none"), "{refusal}");
+        }
+        let other = Agreement::within(Dh::generate_params(512, 5).unwrap()).unwrap();
+        let (client, _) = Agreement::answer(&other.to_bytes().unwrap(), true).unwrap();
+        assert!(!client.may_delegate());
+        let refusal = Agreement::new().unwrap().secret(&client.to_bytes().unwrap(), true).unwrap_err();
+        assert!(refusal.message.contains("another field"), "{refusal}");
     }
 
     /// As servers before 5.6 have it, whose field has 512 bits.

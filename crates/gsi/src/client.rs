@@ -59,6 +59,8 @@ pub struct Client {
     delegates: bool,
     pads: bool,
     tag: [u8; TAG_BYTES],
+    /// The key exchange is strong enough for a proxy to be given.
+    may_delegate: bool,
     /// Once the server has proved itself: its key, and the key of the session.
     proved: Option<(Rsa<Public>, SessionKey)>,
 }
@@ -81,7 +83,8 @@ impl Client {
             .with(Kind::ISSUER_HASH, format!("{}.0", credential.issuer_hash))
             .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS | offers::WANTS_TO } else { 0 })
             .with(Kind::MAIN, main);
-        let client = Client { credential, delegates, pads: parameters.pads, tag, proved: None };
+        let client =
+            Client { credential, delegates, pads: parameters.pads, tag, may_delegate: false, proved: None };
         Ok((client, message.encode()))
     }
 
@@ -119,6 +122,7 @@ impl Client {
         let part = keys::recover(&server, part, "the server's part of the key exchange")?;
         let (agreement, secret) = Agreement::answer(&part, self.pads)?;
         let key = SessionKey::of_secret(&secret)?;
+        self.may_delegate = agreement.may_delegate();
         let own = Arc::clone(&self.credential);
         let main = self
             .main(step::CLIENT_PROVES, &main)?
@@ -147,6 +151,10 @@ impl Client {
         let mut answer = self.main(step::CLIENT_DELEGATES, &main)?;
         // A proxy that it does not get is no reason for the server to refuse the client.
         let made = match self.delegates {
+            true if !self.may_delegate => {
+                let what = "the server's key exchange is too weak for a proxy (XRootD before 5.6)";
+                Err(Refusal::new(Cause::Unacceptable, what))
+            }
             true => decisions.sign_proxy(main.need(Kind::X509_REQUEST, "the request for a proxy")?),
             false => Err(Refusal::new(Cause::Unacceptable, "Not allowed to sign proxy requests")),
         };

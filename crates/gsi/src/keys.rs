@@ -12,8 +12,10 @@ const RSA_BITS_MIN: u32 = 2048;
 const RSA_BITS_MAX: u32 = 8192;
 /// Bytes of a block that padding takes.
 const PADDING_BYTES: usize = 11;
-/// Blocks of a message: the public part of an agreement of 8192 bits fits, under a key of 2048.
-const BLOCKS_MAX: usize = 32;
+/// Blocks of a message: the public part of an agreement of 4096 bits fits, under a key of 2048.
+const BLOCKS_MAX: usize = 12;
+/// Bits of the public exponent: 65537 has 17, and with a long one a peer would keep a processor busy.
+const EXPONENT_BITS_MAX: i32 = 33;
 
 /// A new RSA key, in PKCS#8 (DER): gsi and older tools of the grid take no other keys.
 ///
@@ -68,13 +70,14 @@ pub(crate) fn key_of_certificate(der: &[u8], whose: &str) -> Result<Rsa<Public>,
     Ok(key)
 }
 
-fn check_size<T: HasPublic>(key: &Rsa<T>, whose: &str) -> Result<(), Refusal> {
+pub(crate) fn check_size<T: HasPublic>(key: &Rsa<T>, whose: &str) -> Result<(), Refusal> {
     let bits = key.size() * 8;
-    if (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
+    if (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) && key.e().num_bits() <= EXPONENT_BITS_MAX {
         return Ok(());
     }
-    let what =
-        format!("gsi: the RSA key of {whose} has {bits} bits: {RSA_BITS_MIN} to {RSA_BITS_MAX} are taken");
+    let what = format!(
+        "gsi: the RSA key of {whose} has {bits} bits, or a long exponent: {RSA_BITS_MIN} to {RSA_BITS_MAX} bits are taken"
+    );
     Err(Refusal::new(Cause::Unacceptable, what))
 }
 
@@ -127,7 +130,7 @@ mod tests {
             signed[10] ^= 1;
             assert_eq!(recover(&public, &signed, "it").unwrap_err().cause, Cause::BadSignature);
         }
-        for bad in [&[][..], &[0; 255], &[0; 256], &[1; 256 * 33]] {
+        for bad in [&[][..], &[0; 255], &[0; 256], &[1; 256 * 13]] {
             assert!(recover(&public, bad, "it").is_err());
         }
     }

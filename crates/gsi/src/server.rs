@@ -19,7 +19,7 @@ use crate::agreement::Agreement;
 use crate::buffer::{Buffer, Kind};
 use crate::cipher::{self, SessionKey};
 use crate::exchange::{SIGNED_SINCE, TAG_BYTES, VERSION, malformed, offers, step, tag};
-use crate::keys::{self, key_of_certificate, private_key, private_key_in_pem};
+use crate::keys::{self, check_size, key_of_certificate, private_key, private_key_in_pem};
 
 /// Seconds for which a server's part of the key exchange serves all its clients.
 ///
@@ -232,6 +232,7 @@ impl Server {
         let public = message.need(Kind::PUBLIC_KEY, "the client's public key")?;
         let client = Rsa::public_key_from_pem(public)
             .map_err(|_| malformed("the client's public key is no RSA key"))?;
+        check_size(&client, "the client")?;
         let part = message.need(Kind::CIPHER, "the client's part of the key exchange")?;
         let part = keys::recover(&client, part, "the client's part of the key exchange")?;
         let key = SessionKey::of_secret(&waiting.part.agreement.secret(&part, waiting.pads)?)?;

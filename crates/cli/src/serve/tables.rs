@@ -8,7 +8,7 @@ use gridlane_config::file;
 use gridlane_config::value::{Word, Words, wrong};
 use gridlane_core::{Network, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_front::{RootAuth, RootSettings, RootTls, Signing};
+use gridlane_front::{Exceptions, Need, RequestId, RootAuth, RootSettings, RootTls, Signing};
 use gridlane_server::{Compat, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
@@ -189,6 +189,11 @@ impl RootTable {
         };
         let level = self.signing.unwrap_or(Level::None);
         let is_forced = self.signing_force.unwrap_or(false);
+        // XRootD's table of levels has other writes from here on, and leaves this one out.
+        let exceptions = match level {
+            Level::Intense | Level::Pedantic => Exceptions::default().with(RequestId::WRITEV, Need::Yes),
+            _ => Exceptions::default(),
+        };
         if is_forced && level == Level::None {
             let what = "signing-force is true, and nothing is to be signed: name a level by signing";
             return Err(wrong(what.to_owned()));
@@ -206,7 +211,7 @@ impl RootTable {
             }),
             site_name: self.sitename,
             gsi_files,
-            signing: Signing { level: level as u8, is_forced, ..Signing::default() },
+            signing: Signing { level: level as u8, is_forced, exceptions, ..Signing::default() },
             ..RootSettings::default()
         })
     }

@@ -482,6 +482,7 @@ fn many_small_files_go_up_and_down_and_memory_does_not_grow_with_the_directory()
         command.env("MALLOC_ARENA_MAX", "1");
         peak_bytes(command)
     };
-    let (few, many) = (dry(10_000), dry(60_000));
-    assert!(many < few + 8 * 1024 * 1024, "{few} bytes for 10 000 names, {many} for 60 000");
+    // 110 000 names more would take 20 MiB at least; what batches take varies by 9 MiB on a busy machine.
+    let (few, many) = (dry(10_000), dry(120_000));
+    assert!(many < few + 16 * 1024 * 1024, "{few} bytes for 10 000 names, {many} for 120 000");
 }

@@ -58,7 +58,10 @@ impl LiveToken {
             return None;
         }
         let search = Search { machine: self.machine.as_ref(), user: self.machine.user() };
-        search.token_in(path, known.is_named, &mut Vec::new()).ok().flatten()
+        let found = search.token_in(path, known.is_named, &mut Vec::new()).ok().flatten()?;
+        // One that has ended is no news.
+        let now_s = self.machine.now_s();
+        Some(found).filter(|found| found.claims.ends_s.is_none_or(|ends_s| ends_s > now_s))
     }
 
     fn state(&self) -> MutexGuard<'_, (FoundToken, Looks<Version>)> {

@@ -76,6 +76,8 @@ struct State {
     is_told: bool,
     /// A server has refused this token.
     refused: Option<Secret>,
+    /// A refused token that nothing better was to be had for, or that was got in the place of one: it is not asked about again.
+    settled: Option<Secret>,
 }
 
 /// What the token is good for.
@@ -165,7 +167,11 @@ impl LoginSource {
             }
             if is_tried && state.failed.is_none() {
                 // It is new, and is no good: an issuer whose tokens have ended when they come, or a clock that is wrong.
-                return Err(self.over(&self.stillborn(), &state, now_s));
+                let stillborn = self.stillborn();
+                let error = self.over(&stillborn, &state, now_s);
+                // Else each request would have the issuer make another one.
+                state.failed = Some((stillborn, now_s));
+                return Err(error);
             }
             is_tried = true;
             self.begin(&mut state)?;
@@ -182,7 +188,11 @@ impl LoginSource {
 
     /// Tells that a server has refused this token: the next request waits for another one.
     pub fn refuse(&self, token: &Secret) {
-        self.state().refused = Some(token.clone());
+        let mut state = self.state();
+        // A late word about an older one says nothing of this one.
+        if state.access.as_ref().is_some_and(|access| access.secret == *token) {
+            state.refused = Some(token.clone());
+        }
     }
 
     /// An access token that is good for so many seconds from now on. Waits for a new one if the known one is not.
@@ -365,11 +375,24 @@ impl TokenSource for LoginSource {
             access.secret == *token && (0..LOGIN_RETRY_S.min(lifetime_s / 2)).contains(&age_s)
         });
         // A server that refuses every token would have the issuer make one for each request.
-        if is_new {
+        if is_new || self.state().settled.as_ref() == Some(token) {
             return Ok(None);
         }
         self.refuse(token);
-        self.token().map(|now| Some(now).filter(|now| now.secret != *token))
+        let other = self.token().map(|now| Some(now).filter(|now| now.secret != *token));
+        let mut state = self.state();
+        match &other {
+            // Refused as well, it is not the token that is wrong.
+            Ok(Some(now)) => state.settled = Some(now.secret.clone()),
+            // Others may take it, as long as it lasts.
+            Ok(None) | Err(_) => {
+                state.settled = Some(token.clone());
+                state.refused = None;
+            }
+        }
+        let is_over = state.need(now_s) == Need::Now;
+        drop(state);
+        other.or_else(|error| if is_over { Err(error) } else { Ok(None) })
     }
 }
 

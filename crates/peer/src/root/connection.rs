@@ -586,7 +586,7 @@ fn unopened(refused: Refused, url: &Url, opening: &Opening, ending: &gsi::Ending
                 }
             }
         }
-        Refused::Method(name, why) => match ending.take_error() {
+        Refused::Method(name, why) => match ending.take_error().filter(|_| name == gsi::NAME) {
             Some(error) => told(&error, format!("the login by {name} failed: {}", said(error.message()))),
             None => Error::new(ErrorKind::Denied, format!("the login by {name} failed: {}", said(&why))),
         },

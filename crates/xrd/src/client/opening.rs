@@ -166,6 +166,11 @@ pub trait Method: Send {
     /// protects what is sent. Fails, in words, when there are none for this server: the next method is tried.
     fn begin(&mut self, parameters: &[u8], is_tls: bool) -> Result<Vec<u8>, String>;
 
+    /// True if nothing is to be said any more: a server that is to prove itself has done so.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
     /// The answer to a server that asks for more.
     fn more(&mut self, said: &[u8]) -> Result<Vec<u8>, String>;
 
@@ -368,7 +373,18 @@ impl Opening {
                 Ok(Turn::Receive)
             }
             State::Protocol => self.protocol(ProtocolAnswer::parse(body)?),
-            State::Auth => self.logged_in(),
+            State::Auth => match self
+                .current
+                .and_then(|at| self.own.get(at))
+                .filter(|method| !method.is_complete())
+            {
+                // It may be anybody: it was to prove itself as well.
+                Some(method) => {
+                    let name = String::from_utf8_lossy(method.name()).into_owned();
+                    Err(Refused::Method(name, "the server lets us in before it has proved itself".to_owned()))
+                }
+                None => self.logged_in(),
+            },
             _ => match self.aim {
                 Aim::Bind(_) => {
                     let path_id = body.first().filter(|number| **number > 0);

@@ -122,7 +122,8 @@ impl Machine {
     pub fn logged_in(&mut self, proves: bool) {
         match proves {
             true => self.stage = Stage::Authentication,
-            false => self.authenticated(None),
+            // As in XRootD, where clients begin to sign when they authenticate.
+            false => self.stage = Stage::Session,
         }
     }
 

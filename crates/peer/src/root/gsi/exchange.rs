@@ -82,6 +82,10 @@ impl Method for Gsi {
         })
     }
 
+    fn is_complete(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.session_key().is_some())
+    }
+
     fn key(&self) -> Option<Box<dyn Seal>> {
         let key = self.exchange.as_ref()?.session_key()?;
         Some(Box::new(Sealing(key.clone())))
