@@ -97,7 +97,7 @@ fn log_in(server: &str, credential: &Arc<ClientCredential>) -> Outcome<()> {
     let at = methods.windows(start.len()).position(|part| part == start).ok_or("gsi is not offered")?;
     let parameters = methods[at + start.len()..].split(|byte| *byte == b'&').next().unwrap_or_default();
     let parameters = Parameters::parse(parameters).map_err(|refusal| refusal.message)?;
-    let begun = Client::begin(&parameters, Arc::clone(credential), false);
+    let begun = Client::begin(&parameters, Arc::clone(credential), false, false);
     let (mut client, message) = begun.map_err(|refusal| refusal.message)?;
     let kind = *b"\0\0\0\0\0\0\0\0\0\0\0\0gsi\0";
     stream.write_all(&request(AUTH, kind, &message))?;

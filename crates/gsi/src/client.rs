@@ -50,6 +50,9 @@ pub trait Decisions {
 
     /// Signs a request for a proxy (PEM), as the server wants it: the proxy (PEM).
     fn sign_proxy(&mut self, request: &[u8]) -> Result<Vec<u8>, Refusal>;
+
+    /// Hears why a server that asked for a proxy was not given the question.
+    fn gives_none(&mut self, _why: &Refusal) {}
 }
 
 /// The client's side of an exchange. [`begin`](Client::begin) gives the first message; each message of the server goes to
@@ -59,7 +62,7 @@ pub struct Client {
     delegates: bool,
     pads: bool,
     tag: [u8; TAG_BYTES],
-    /// The key exchange is strong enough for a proxy to be given.
+    /// TLS, or a key exchange that is strong enough, protects what is sent: a proxy may be given.
     may_delegate: bool,
     /// Once the server has proved itself: its key, and the key of the session.
     proved: Option<(Rsa<Public>, SessionKey)>,
@@ -67,11 +70,12 @@ pub struct Client {
 
 impl Client {
     /// Begins, with what the server says of itself in the answer to the login. `delegates`: a proxy is made for the server
-    /// if it asks for one.
+    /// if it asks for one, and TLS protects the connection (`is_tls`) or the key exchange is strong enough.
     pub fn begin(
         parameters: &Parameters,
         credential: Arc<ClientCredential>,
         delegates: bool,
+        is_tls: bool,
     ) -> Result<(Client, Vec<u8>), Refusal> {
         let tag = tag()?;
         let delegates = delegates && parameters.version >= DELEGATES_SINCE;
@@ -84,7 +88,7 @@ impl Client {
             .with_number(Kind::CLIENT_OPTIONS, if delegates { offers::SIGNS | offers::WANTS_TO } else { 0 })
             .with(Kind::MAIN, main);
         let client =
-            Client { credential, delegates, pads: parameters.pads, tag, may_delegate: false, proved: None };
+            Client { credential, delegates, pads: parameters.pads, tag, may_delegate: is_tls, proved: None };
         Ok((client, message.encode()))
     }
 
@@ -122,7 +126,7 @@ impl Client {
         let part = keys::recover(&server, part, "the server's part of the key exchange")?;
         let (agreement, secret) = Agreement::answer(&part, self.pads)?;
         let key = SessionKey::of_secret(&secret)?;
-        self.may_delegate = agreement.may_delegate();
+        self.may_delegate |= agreement.may_delegate();
         let own = Arc::clone(&self.credential);
         let main = self
             .main(step::CLIENT_PROVES, &main)?
@@ -152,8 +156,11 @@ impl Client {
         // A proxy that it does not get is no reason for the server to refuse the client.
         let made = match self.delegates {
             true if !self.may_delegate => {
-                let what = "the server's key exchange is too weak for a proxy (XRootD before 5.6)";
-                Err(Refusal::new(Cause::Unacceptable, what))
+                let what =
+                    "the server's key exchange is too weak for a proxy (XRootD before 5.6): use roots://";
+                let why = Refusal::new(Cause::Unacceptable, what);
+                decisions.gives_none(&why);
+                Err(why)
             }
             true => decisions.sign_proxy(main.need(Kind::X509_REQUEST, "the request for a proxy")?),
             false => Err(Refusal::new(Cause::Unacceptable, "Not allowed to sign proxy requests")),

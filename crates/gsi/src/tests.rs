@@ -76,7 +76,7 @@ fn begin(delegates: bool) -> (Client, Server, Vec<u8>) {
     let host = host();
     let parameters = Parameters::parse(host.parameters().as_bytes()).unwrap();
     assert_eq!(parameters.authorities, ["01234567.0"]);
-    let (client, first) = Client::begin(&parameters, user(), delegates).unwrap();
+    let (client, first) = Client::begin(&parameters, user(), delegates, false).unwrap();
     (client, Server::new(host), first)
 }
 
@@ -195,7 +195,7 @@ fn the_certificate_of_another_user_is_of_no_use() {
     let thief = ClientCredential::new(&other.chain, key, "89abcdef", "a thief").unwrap();
     let host = host();
     let parameters = Parameters::parse(host.parameters().as_bytes()).unwrap();
-    let (mut client, first) = Client::begin(&parameters, Arc::new(thief), false).unwrap();
+    let (mut client, first) = Client::begin(&parameters, Arc::new(thief), false, false).unwrap();
     let mut server = Server::new(host);
     let second = said(server.receive(&first, 1_700_000_000).unwrap());
     let third = client.receive(&second, &mut Believes::default()).unwrap();
@@ -210,7 +210,7 @@ fn the_servers_part_is_renewed() {
     let host = Arc::new(HostCredential::new(&host.chain[0], key, "01234567").unwrap());
     let part = |now_s| {
         let parameters = Parameters::parse(host.parameters().as_bytes()).unwrap();
-        let (_, first) = Client::begin(&parameters, user(), false).unwrap();
+        let (_, first) = Client::begin(&parameters, user(), false, false).unwrap();
         let second = said(Server::new(Arc::clone(&host)).receive(&first, now_s).unwrap());
         Buffer::parse(&second).unwrap().get(Kind::CIPHER).unwrap().to_vec()
     };

@@ -48,7 +48,7 @@ impl Decisions for Believes {
 fn begin() -> (Client, Server, Vec<u8>) {
     let (host, user) = &*ENDS;
     let parameters = Parameters::parse(host.parameters().as_bytes());
-    let begun = parameters.and_then(|parameters| Client::begin(&parameters, Arc::clone(user), true));
+    let begun = parameters.and_then(|parameters| Client::begin(&parameters, Arc::clone(user), true, false));
     let (client, first) = begun.unwrap_or_else(|refusal| panic!("{refusal}"));
     (client, Server::new(Arc::clone(host)), first)
 }

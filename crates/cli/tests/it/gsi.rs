@@ -163,28 +163,34 @@ fn requests_are_signed_without_a_key_where_the_server_insists() {
 fn a_destination_fetches_with_a_proxy_that_it_gets() {
     let pki = Pki::new();
     let source = xrootd_auth::gsi(&pki, "", "");
-    let lines = "ofs.tpc autorm fcreds gsi =X509_USER_PROXY ttl 60 pgm /usr/bin/xrdcp --server";
+    let lines = "xrd.tls __AT__/cert.pem __AT__/key.pem
+xrd.tlsca certdir __AT__/certificates
+xrootd.tls capable none
+ofs.tpc autorm fcreds gsi =X509_USER_PROXY ttl 60 pgm /usr/bin/xrdcp --server";
     let target = xrootd_auth::gsi(&pki, "-dlgpxy:request -exppxy:=creds", lines);
     let site = Site::new(pki, source, 7308);
     let ada = VomsProxy::of(&site.pki, "ada", "gridlane", &["/gridlane"]).make("ada-proxy");
     let copy = |who: &Credential, more: &[&str], from: &str, to: &str| {
         site.run(Some(who), &[&["cp", "--tpc", "only"], more, &[from, to]].concat())
     };
-    let (from, to) = (site.url("vo/f"), target.url_over("root", "vo/g"));
+    // In clear the key exchange of this version is too weak for it.
+    let (from, to) = (site.url("vo/f"), target.url_over("roots", "vo/g"));
+    let in_clear = copy(&ada, &["--delegate"], &from, &target.url_over("root", "vo/g"));
+    in_clear.exits(DENIED).says(&["no delegated credentials for tpc", "over roots:// alone"]);
     copy(&ada, &["--delegate"], &from, &to).ok();
     assert_eq!(fs::read(target.exported("vo/g")).unwrap(), *site.bytes);
     // The source knows the client and the destination by one name.
     let names = site.server.log().matches("CN=Ada Lovelace").count();
     assert!(names >= 2, "{}", site.server.log());
     // Without it these two cannot; a destination that asks for none gets none, and nothing stays there.
-    copy(&ada, &[], &from, &target.url_over("root", "vo/h")).exits(12).says(&["takes no part"]);
+    copy(&ada, &[], &from, &target.url_over("roots", "vo/h")).exits(12).says(&["takes no part"]);
     copy(&ada, &["--delegate"], &to, &site.url("vo/back")).exits(12);
     assert!(!site.server.exported("vo/back").exists());
     // Nor does a server whose certificate is not checked, and of a certificate alone XRootD asks for no proxy.
-    let insecure = copy(&ada, &["--delegate", "--insecure"], &from, &target.url_over("root", "vo/i"));
+    let insecure = copy(&ada, &["--delegate", "--insecure"], &from, &target.url_over("roots", "vo/i"));
     insecure.exits(DENIED).says(&["no delegated credentials for tpc", "are certificates checked"]);
     let bare = site.pki.credential("eve");
-    let outcome = copy(&bare, &["--delegate"], &from, &target.url_over("root", "vo/j"));
+    let outcome = copy(&bare, &["--delegate"], &from, &target.url_over("roots", "vo/j"));
     outcome.exits(DENIED).says(&["no delegated credentials for tpc", "itself a proxy"]);
     assert!(!target.exported("vo/i").exists() && !target.exported("vo/j").exists());
 }

@@ -60,7 +60,7 @@ fn at(error: Error, url: &Url, part: &str) -> Error {
     let error = error.more(part);
     match lacks_proxy {
         true => error.hint(
-            "it wants a proxy of the user's: is the credential itself a proxy, and are certificates checked?",
+            "it wants a proxy of the user's: is the credential itself a proxy, and are certificates checked? XRootD before 5.6 gets one over roots:// alone",
         ),
         false => error,
     }

@@ -38,7 +38,7 @@ impl Gsi {
         words
     }
 
-    fn start(&self, parameters: &[u8]) -> Result<(Client, Vec<u8>), Error> {
+    fn start(&self, parameters: &[u8], is_tls: bool) -> Result<(Client, Vec<u8>), Error> {
         check_time(&self.asked)?;
         let Asked { shown, name, .. } = &self.asked;
         let parameters =
@@ -51,7 +51,7 @@ impl Gsi {
             .and_then(|hash| ClientCredential::new(&chain, shown.key(), &hash, name));
         let hint = "make a proxy with an RSA key, or use https or a token";
         let credential = credential.map_err(|refusal| error_of(&refusal, hint).fault(Fault::Caller))?;
-        Client::begin(&parameters, Arc::new(credential), self.asked.delegates)
+        Client::begin(&parameters, Arc::new(credential), self.asked.delegates, is_tls)
             .map_err(|refusal| error_of(&refusal, Hint::CheckCertificate))
     }
 }
@@ -61,8 +61,8 @@ impl Method for Gsi {
         NAME.as_bytes()
     }
 
-    fn begin(&mut self, parameters: &[u8], _is_tls: bool) -> Result<Vec<u8>, String> {
-        let (exchange, first) = self.start(parameters).map_err(|error| self.fail(error))?;
+    fn begin(&mut self, parameters: &[u8], is_tls: bool) -> Result<Vec<u8>, String> {
+        let (exchange, first) = self.start(parameters, is_tls).map_err(|error| self.fail(error))?;
         self.exchange = Some(exchange);
         Ok(first)
     }
@@ -108,6 +108,10 @@ impl Decisions for Deciding<'_> {
             self.disbelief = Some(error);
             refusal
         })
+    }
+
+    fn gives_none(&mut self, why: &Refusal) {
+        self.delegation = Delegation::Failed(why.message.clone());
     }
 
     fn sign_proxy(&mut self, request: &[u8]) -> Result<Vec<u8>, Refusal> {
