@@ -17,8 +17,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
-from processes import cpu_s
-from report import environment, head, save
+from processes import cpu_s, free_port, printed
+from report import environment, head, interval, save
 from running import start
 from stats import summarize
 
@@ -79,10 +79,10 @@ class Bench:
         self.issuer = Issuer(self.work, self.host)
         os.environ["SSL_CERT_FILE"] = str(self.ca)
         secret = self.work / "secret"
-        secret.write_text(run("openssl", "rand", "-base64", "64"))
+        secret.write_text(printed("openssl", "rand", "-base64", "64"))
         secret.chmod(0o600)
         users = self.work / "users"
-        users.write_text(run("htpasswd", "-nbB", "ada", "swordfish"))
+        users.write_text(printed("htpasswd", "-nbB", "ada", "swordfish"))
         users.chmod(0o600)
         port = free_port()
         config = self.work / "serve.toml"
@@ -116,7 +116,7 @@ may = ["read", "list"]
         self.nginx = self.start_nginx(export)
         self.nginx_users = self.start_nginx(export, f"ssl_verify_client optional; ssl_client_certificate {self.ca}; ssl_verify_depth 5;")
         token = self.issuer.token(aud=f"https://localhost:{port}", scope="storage.read:/", sub="ada")
-        macaroon = json.loads(run(
+        macaroon = json.loads(printed(
             "curl", "--silent", "--fail", "--cacert", str(self.ca), "--user", "ada:swordfish", "--header",
             "Content-Type: application/macaroon-request", "--data", '{"validity": "PT4H"}', f"https://localhost:{port}/data/",
         ))["macaroon"]
@@ -129,14 +129,14 @@ may = ["read", "list"]
 
     def rsa_key(self, name):
         key = self.work / f"{name}.pem"
-        run("openssl", "genrsa", "-out", str(key), "2048")
+        printed("openssl", "genrsa", "-out", str(key), "2048")
         key.chmod(0o400)
         return str(key)
 
     def fake_proxy(self, pki):
         """A proxy with a key of RSA, with attributes of VOMS."""
         user, voms, proxy = pki / "users/ada", pki / "voms/bench", self.work / "proxy.pem"
-        run(
+        printed(
             "voms-proxy-fake", "-cert", str(user / "usercert.pem"), "-key", str(user / "userkey.pem"), "-hostcert",
             str(voms / "vomscert.pem"), "-hostkey", str(voms / "vomskey.pem"), "-voms", "bench", "-uri", "localhost:15000",
             "-fqan", "/bench/Role=production", "-rfc", "-bits", "2048", "-hours", "12", "-out", str(proxy),
@@ -281,8 +281,8 @@ class Issuer:
 
     def __init__(self, work, host):
         self.key = work / "issuer.pem"
-        run("openssl", "genrsa", "-out", str(self.key), "2048")
-        modulus = run("openssl", "rsa", "-in", str(self.key), "-noout", "-modulus").strip().partition("=")[2]
+        printed("openssl", "genrsa", "-out", str(self.key), "2048")
+        modulus = printed("openssl", "rsa", "-in", str(self.key), "-noout", "-modulus").strip().partition("=")[2]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(host / "hostcert.pem", host / "hostkey.pem")
         key = {"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "e": "AQAB", "n": base64url(bytes.fromhex(modulus))}
@@ -317,23 +317,6 @@ class Issuer:
 
 def base64url(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def run(*command, env=None):
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr}")
-    return done.stdout
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def interval(of, digits=0):
-    return f"{of['median']:.{digits}f} [{of['low']:.{digits}f}, {of['high']:.{digits}f}]"
 
 
 def write_page(path, command, facts, rows, stolen):

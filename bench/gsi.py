@@ -13,8 +13,8 @@ import sys
 import time
 
 from program import Arguments, Run, in_memory  # first: it makes the modules in scripts/ known
-from processes import cpu_s
-from report import environment, head, save
+from processes import cpu_s, free_port, printed
+from report import environment, head, interval, save
 from running import start
 from stats import summarize
 
@@ -60,7 +60,7 @@ class Bench:
         host, user, authorities = pki / "hosts/localhost", pki / "users/ada", pki / "certificates"
         self.proxy = self.work / "proxy.pem"
         self.proxy.touch(0o600)
-        run(
+        printed(
             "voms-proxy-fake", "-cert", str(user / "usercert.pem"), "-key", str(user / "userkey.pem"), "-rfc", "-bits", "2048",
             "-hours", "12", "-out", str(self.proxy), env=dict(os.environ, X509_CERT_DIR=str(authorities)),
         )
@@ -120,7 +120,7 @@ sec.protocol gsi -certdir:{authorities} -cert:{at}/hostcert.pem -key:{at}/hostke
 
     def rsa_key(self, name):
         key = self.work / f"{name}.pem"
-        run("openssl", "genrsa", "-out", str(key), "2048")
+        printed("openssl", "genrsa", "-out", str(key), "2048")
         key.chmod(0o400)
         return str(key)
 
@@ -128,7 +128,7 @@ sec.protocol gsi -certdir:{authorities} -cert:{at}/hostcert.pem -key:{at}/hostke
         """One run of the client. Every login has to be taken."""
         command = [self.options.load, f"127.0.0.1:{server.port}", str(self.proxy), str(self.options.logins), "2"]
         before = cpu_s(server)
-        done = json.loads(run(*command))
+        done = json.loads(printed(*command))
         cpu = max(cpu_s(server) - before, 0.01)
         if done["granted"] != self.options.logins:
             sys.exit(f"{server.name}: {done['granted']} of {self.options.logins} logins were taken")
@@ -158,23 +158,6 @@ def row(name, samples):
         "name": name, "passed": None, "cpu_ms": summarize([1000 * one["cpu_s"] for one in samples]),
         "per_core_s": summarize([1 / one["cpu_s"] for one in samples]), "per_s": summarize([one["per_s"] for one in samples]),
     }
-
-
-def run(*command, env=None):
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr}")
-    return done.stdout
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def interval(of, digits=0):
-    return f"{of['median']:.{digits}f} [{of['low']:.{digits}f}, {of['high']:.{digits}f}]"
 
 
 def write_page(path, command, facts, rows, stolen):

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
@@ -28,6 +30,21 @@ class Sample:
     @property
     def cpu_s(self):
         return self.client_cpu_s + self.server_cpu_s
+
+
+def printed(*command, env=None):
+    """What a program prints, which has to succeed."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+def free_port():
+    """A port of this machine that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def run_client(command, count, servers, read=None):

@@ -76,6 +76,11 @@ def save(path, lines):
     path.write_text("\n".join(lines).rstrip("\n") + "\n")
 
 
+def interval(of, digits=0):
+    """A median with its interval."""
+    return f"{of['median']:.{digits}f} [{of['low']:.{digits}f}, {of['high']:.{digits}f}]"
+
+
 @dataclass
 class Page:
     """What a page of paired runs says beside its figures."""

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_auth::delegation::{Exchanged, Issued, JobToken, Step, TokenTerms, Trouble, Unusable};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret};
+use ring::rand::SecureRandom as _;
 use tokio::task::spawn_blocking;
 
 use crate::store::{Kind, RecordId, Store};
@@ -68,8 +69,13 @@ impl<S: Store + 'static> JobTokens<S> {
 
     /// Keeps the token that a job comes with.
     pub fn submit(&self, job: &str, token: &JobToken) -> Result<()> {
+        let mut ticket = [0; 8];
+        self.vault
+            .random()
+            .fill(&mut ticket)
+            .map_err(|_| Error::new(ErrorKind::Other, "no randomness for a job's token"))?;
         let mut open = self.open();
-        self.write(&mut open, job, token)
+        self.write(&mut open, job, &token.clone().numbered_from(u64::from_be_bytes(ticket)))
     }
 
     /// The owner has brought another token, good until `ends_s`. False if the job has none to replace.

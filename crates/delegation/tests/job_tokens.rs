@@ -225,6 +225,40 @@ fn a_job_that_waits_costs_its_issuer_nothing() {
     assert_eq!(run(tokens.advance("a", true, &issuer, || START_S)).unwrap(), Advanced::NoToken);
 }
 
+/// Answers after the job was submitted again, as another job of the same name.
+struct Late<'a> {
+    issuer: &'a FakeIssuer,
+    tokens: &'a JobTokens<Shared>,
+}
+
+impl Issuer for Late<'_> {
+    async fn exchange(&self, issuer: &str, access: &Secret) -> std::result::Result<Exchanged, Trouble> {
+        let answer = self.issuer.exchange(issuer, access).await;
+        self.tokens.submit("a", &token(2 * HOUR_S, 72 * HOUR_S)).unwrap();
+        answer
+    }
+
+    async fn refresh(&self, issuer: &str, refresh: &Secret) -> std::result::Result<Issued, Trouble> {
+        self.issuer.refresh(issuer, refresh).await
+    }
+}
+
+#[test]
+fn an_answer_for_an_earlier_job_is_none_for_a_later_one() {
+    let clock = Arc::new(AtomicI64::new(START_S));
+    let issuer = FakeIssuer::new(&clock);
+    let tokens = process(&Shared::default());
+    tokens.submit("a", &token(HOUR_S, 72 * HOUR_S)).unwrap();
+    run(async {
+        let late = Late { issuer: &issuer, tokens: &tokens };
+        tokens.advance("a", true, &late, || START_S).await.unwrap();
+        assert_eq!(issuer.state.lock().unwrap().questions, 1);
+        // The later one has a question of its own to ask, and so no refresh token yet.
+        tokens.advance("a", true, &issuer, || START_S).await.unwrap();
+        assert_eq!(issuer.state.lock().unwrap().questions, 2);
+    });
+}
+
 #[test]
 fn what_is_revoked_is_told_and_mended_by_the_owner() {
     let clock = Arc::new(AtomicI64::new(START_S));

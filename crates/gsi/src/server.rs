@@ -96,7 +96,7 @@ pub enum ServerStep {
     /// This is sent, as an answer that asks for more.
     Say(Vec<u8>),
     /// The client has the key of the first of these certificates (DER). If the chain is believed, the client is
-    /// [admitted](Server::admit), or [asked](Server::ask) for a proxy before.
+    /// admitted, or [asked](Server::ask) for a proxy before.
     Judge(Vec<Vec<u8>>),
     /// The client has answered the request for a proxy: with the proxy (PEM), or with why there is none. It is in.
     Delegated(Result<Vec<u8>, String>),

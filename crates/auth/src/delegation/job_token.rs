@@ -159,6 +159,12 @@ impl JobToken {
         }
     }
 
+    /// The same, whose questions are numbered from here on: of jobs of one name each has numbers of its own, so that an answer to
+    /// a question of an earlier one is no answer to one of a later.
+    pub fn numbered_from(self, ticket: u64) -> JobToken {
+        JobToken { ticket, ..self }
+    }
+
     /// The issuer, as the token names it.
     pub fn issuer(&self) -> &str {
         &self.issuer
@@ -228,7 +234,7 @@ impl JobToken {
         }
         self.is_asking = true;
         self.tried_s = now_s;
-        self.ticket += 1;
+        self.ticket = self.ticket.wrapping_add(1);
         let ticket = self.ticket;
         match &self.refresh {
             Some(refresh) => Step::Refresh { ticket, refresh: refresh.clone() },
@@ -319,7 +325,7 @@ impl JobToken {
         let ticket = self.ticket;
         let fresh = JobToken::new(&self.issuer, access, ends_s, self.is_managed, self.job_ends_s, now_s);
         // An answer to a question about the old one finds another number.
-        *self = JobToken { ticket: ticket + 1, ..fresh };
+        *self = fresh.numbered_from(ticket.wrapping_add(1));
     }
 
     /// It was read from where it was kept, by a process that has asked nothing: an open question will not be answered.

@@ -96,7 +96,9 @@ pub fn read_tokens(
         let left_s = end_of_jwt_s(access.expose())?.saturating_sub(now_s);
         Some(u64::try_from(left_s).unwrap_or(0).min(limits::TOKEN_LIFETIME_MAX_S))
     });
-    let scope = json::text(&answer, "scope", WHAT)?.map(shown).filter(|scope| !scope.is_empty());
+    // Some issuers write it as a list; it is told, and nothing depends on it.
+    let scope =
+        json::text(&answer, "scope", WHAT).ok().flatten().map(shown).filter(|scope| !scope.is_empty());
     Ok(Ok(Tokens { access, lasts_s, refresh, scope }))
 }
 

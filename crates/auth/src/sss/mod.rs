@@ -7,7 +7,7 @@
 //!
 //! Items say where the client is, and who; the latter counts only by a key that leaves it to the client. Credentials are good
 //! for a few seconds, from the address that they state, and once. What they prove is as good as the file of the key is
-//! kept, on every machine that has it, and no better than [its cipher](cipher).
+//! kept, on every machine that has it, and no better than its cipher.
 //!
 //! Read first: [`Credentials::encode`], then [`judge`].
 

@@ -50,7 +50,9 @@ pub async fn log_in(
 ) -> Result<NewLogin> {
     judge_name(&settings.name)?;
     // What cannot be stored is told before the person has done anything.
+    let lock = store.lock(&settings.name).await?;
     drop(store.room(&settings.name)?);
+    drop(lock);
     let issuer = Issuer::find(dialer, &settings.issuer).await?;
     let LoginSettings { name, issuer: issuer_name, client, is_client, scope, audience } = settings;
     let (wanted, servers) = (scope.as_deref(), audience.as_deref());

@@ -11,7 +11,7 @@
 //! the new access token is used. A process that ends waits for its renewals ([`settle`]); what is killed between the issuer's
 //! answer and the file can leave a login that is over, which only logging in again repairs.
 //!
-//! Accounts of oidc-agent are logins as well ([`agent`]): the agent renews, and keeps.
+//! Accounts of oidc-agent are logins as well (`agent`): the agent renews, and keeps.
 //!
 //! What is sent and what is understood of answers is decided in `gridlane_auth::oidc`.
 

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::usage;
+use crate::random::random;
 
 /// An access token and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,15 +234,26 @@ impl Store {
         })
     }
 
-    /// Puts a login in the place of what was there under its name: whole, or not at all.
+    /// Puts a login in the place of what was there under its name: whole, or not at all. The caller has its lock.
     pub fn write(&self, login: &Login) -> Result<()> {
         self.room(&login.name)?.fill(login)
     }
 
-    /// Removes a login. An error of kind `NotFound` when there is none.
+    /// Removes a login. Waits for a process that renews it, which would put it back. An error of kind `NotFound` when there is
+    /// none.
     pub fn forget(&self, name: &str) -> Result<()> {
         judge_name(name)?;
         let path = self.file(name);
+        let _lock = match path.symlink_metadata() {
+            Ok(_) => {
+                let file = self.lock_file(name)?;
+                flock(&file, FlockOperation::LockExclusive)
+                    .map_err(|cause| self.failed("lock", &path, &cause.into()))?;
+                Some(Lock { _file: file })
+            }
+            Err(_) => None,
+        };
+        self.sweep(name);
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
                 Err(Error::new(ErrorKind::NotFound, format!("there is no login {name:?}"))
@@ -281,16 +293,17 @@ impl Store {
         options.open(&path).map_err(|cause| self.failed("lock", &path, &cause))
     }
 
-    /// Takes the room on the disk for a login of this name.
+    /// Takes the room on the disk for a login of this name, whose lock the caller has.
     pub(super) fn room(&self, name: &str) -> Result<Room> {
         /// The largest tokens, and what stands beside them.
         const ROOM_BYTES: usize = 2 * (REFRESH_TOKEN_BYTES_MAX + TOKEN_BYTES_MAX);
         judge_name(name)?;
         self.make_directory()?;
-        let (target, path) =
-            (self.file(name), self.directory.join(format!(".{name}.new-{}", std::process::id())));
-        // Of a process that had our number and died.
-        let _ = fs::remove_file(&path);
+        let (target, path) = (
+            self.file(name),
+            self.directory.join(format!(".{name}.new-{:016x}", u64::from_be_bytes(random()?))),
+        );
+        self.sweep(name);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let file = options.open(&path).map_err(|cause| self.failed("write", &path, &cause))?;
@@ -298,6 +311,14 @@ impl Store {
         let filled = room.file.write_all(&[b' '; ROOM_BYTES]).and_then(|()| room.file.sync_all());
         filled.map_err(|cause| self.failed("keep the login in", &self.directory, &cause))?;
         Ok(room)
+    }
+
+    /// Removes what processes that died have left of a login. The caller has its lock, so that nothing is in use.
+    fn sweep(&self, name: &str) {
+        let begins = format!(".{name}.new-");
+        let is_left = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&begins);
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        entries.filter(is_left).for_each(|entry| drop(fs::remove_file(entry.path())));
     }
 
     fn make_directory(&self) -> Result<()> {
@@ -397,6 +418,27 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().mode() & 0o777
+    }
+
+    /// A renewal that is under way ends first, so that it does not put back what was removed; and what dead processes left goes.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn forgetting_waits_for_a_renewal_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path().join("logins"));
+        store.write(&login("a")).unwrap();
+        fs::write(dir.path().join("logins/.a.new-0123"), "a refresh token").unwrap();
+        let lock = store.lock("a").await.unwrap();
+        let forgetting = {
+            let store = store.clone();
+            tokio::task::spawn_blocking(move || store.forget("a"))
+        };
+        store.room("a").unwrap().fill(&login("a")).unwrap();
+        assert!(!forgetting.is_finished());
+        drop(lock);
+        forgetting.await.unwrap().unwrap();
+        assert_eq!(store.read("a").unwrap_err().kind(), ErrorKind::NotFound);
+        let left: Vec<_> = fs::read_dir(dir.path().join("logins")).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| entry.file_name() == "a.lock"), "{left:?}");
     }
 
     #[test]

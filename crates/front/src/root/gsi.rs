@@ -9,6 +9,7 @@ use gridlane_core::limits;
 use gridlane_gsi::{Server, ServerStep, SessionKey};
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::server::Unseal;
+use tokio::task::JoinError;
 
 use super::answer::Failure;
 use super::rounds::{LoginProof, Outcome, Proof, Proved, Round};
@@ -52,6 +53,14 @@ impl Proof for Certificate {
     }
 }
 
+/// The work of a login has not come to its end: a defect, or the end of the server.
+fn broke_off(cause: JoinError) -> Refusal {
+    match cause.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Refusal::new(Cause::Unavailable, "gsi: the server is stopping"),
+    }
+}
+
 impl Certificate {
     async fn go_on(&mut self, front: &Front, client: &Client, data: &[u8]) -> Result<Round, Refusal> {
         let busy =
@@ -69,7 +78,7 @@ impl Certificate {
             let step = server.receive(&data, now_s);
             (server, step)
         });
-        let (server, step) = worked.await.map_err(|_| busy())?;
+        let (server, step) = worked.await.map_err(broke_off)?;
         match step? {
             ServerStep::Say(said) => {
                 self.server = Some(server);
