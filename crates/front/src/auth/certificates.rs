@@ -1,7 +1,7 @@
 //! The certificates that a connection's client has shown: judged once, and again when their time may be over or anything
 //! has changed that they are judged by. A session of TLS that goes on restores the chain, not what was found of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_auth::identity::CertificateIdentity;
 use gridlane_auth::token::verified::Fingerprint;
@@ -18,8 +18,31 @@ use crate::front::Front;
 #[derive(Default)]
 pub(crate) struct PeerChain {
     digest: Option<Fingerprint>,
-    /// The generation that judged it, the end of that judgement in seconds since 1970, and its result.
-    judged: Option<(u64, i64, Judged)>,
+    judged: Option<Kept<Judged>>,
+}
+
+/// What was found of a chain, for a while in which nothing can have changed that it was judged by.
+struct Kept<T> {
+    /// The generation that judged it.
+    generation: u64,
+    /// Its end, in seconds since 1970.
+    until_s: i64,
+    found: T,
+}
+
+impl<T: Clone> Kept<T> {
+    /// What was found at this moment, and the end of the identity by it, in seconds since 1970.
+    fn new(front: &Front, found: T, expires_s: Option<i64>, now_s: i64) -> Kept<T> {
+        let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
+        // Attributes count for a while when they are over: not for each request anew.
+        let until_s = expires_s.unwrap_or(again_s).clamp(now_s + 1, again_s);
+        Kept { generation: front.chains.generation(), until_s, found }
+    }
+
+    /// What was found, if it still holds.
+    fn get(&self, front: &Front, now_s: i64) -> Option<T> {
+        (self.generation == front.chains.generation() && now_s < self.until_s).then(|| self.found.clone())
+    }
 }
 
 /// The result of checking a chain.
@@ -35,6 +58,7 @@ pub(crate) struct Judged {
 pub struct LoginChain {
     digest: Fingerprint,
     certificates: Vec<CertificateDer<'static>>,
+    judged: Mutex<Option<Kept<Result<Judged, Refusal>>>>,
 }
 
 impl LoginChain {
@@ -42,7 +66,8 @@ impl LoginChain {
     #[cfg(feature = "gsi")]
     pub(crate) fn new(certificates: Vec<Vec<u8>>) -> LoginChain {
         let digest = Fingerprint::of(certificates.concat());
-        LoginChain { digest, certificates: certificates.into_iter().map(CertificateDer::from).collect() }
+        let certificates = certificates.into_iter().map(CertificateDer::from).collect();
+        LoginChain { digest, certificates, judged: Mutex::default() }
     }
 
     /// The identity by it at this moment; why it has none, if so.
@@ -50,7 +75,15 @@ impl LoginChain {
         let Some(trust) = front.auth.trust.as_deref() else {
             return Err(Refusal::new(Cause::Untrusted, "this server believes no certificates any more"));
         };
-        look_up(front, self.digest, &self.certificates, trust, now_s)
+        // A stored result is complete in itself.
+        let judged = || self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = judged().as_ref().and_then(|kept| kept.get(front, now_s)) {
+            return found;
+        }
+        let found = look_up(front, self.digest, &self.certificates, trust, now_s);
+        let expires_s = found.as_ref().ok().and_then(|judged| judged.identity.expires_s());
+        *judged() = Some(Kept::new(front, found.clone(), expires_s, now_s));
+        found
     }
 }
 
@@ -59,11 +92,8 @@ impl PeerChain {
     pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
         let chain = stream.peer_certificates();
         let trust = front.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
-        if let Some((generation, until_s, judged)) = &self.judged
-            && *generation == front.chains.generation()
-            && now_s < *until_s
-        {
-            return Some(judged.clone());
+        if let Some(judged) = self.judged.as_ref().and_then(|kept| kept.get(front, now_s)) {
+            return Some(judged);
         }
         let digest = *self.digest.get_or_insert_with(|| {
             Fingerprint::of(chain.iter().flat_map(|one| one.iter().copied()).collect::<Vec<u8>>())
@@ -74,10 +104,7 @@ impl PeerChain {
             let doubt = format!("the client's certificate does not count: {refusal}");
             Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
         });
-        let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
-        // Attributes count for a while when they are over: not for each request anew.
-        let until_s = judged.identity.expires_s().unwrap_or(again_s).clamp(now_s + 1, again_s);
-        self.judged = Some((front.chains.generation(), until_s, judged.clone()));
+        self.judged = Some(Kept::new(front, judged.clone(), judged.identity.expires_s(), now_s));
         Some(judged)
     }
 }

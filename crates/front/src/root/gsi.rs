@@ -74,11 +74,11 @@ impl Certificate {
         let turn = front.logins.take(client.address, limits::PASSWORD_WAIT_MAX).await.ok_or_else(busy)?;
         let (data, now_s) = (data.to_vec(), now_s());
         let worked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
             let step = server.receive(&data, now_s);
-            (server, step)
+            (server, step, turn)
         });
-        let (server, step) = worked.await.map_err(broke_off)?;
+        // The turn is for what is judged after it as well.
+        let (server, step, _turn) = worked.await.map_err(broke_off)?;
         match step? {
             ServerStep::Say(said) => {
                 self.server = Some(server);
