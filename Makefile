@@ -7,7 +7,7 @@ GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 export PREFIX DESTDIR
 
-.PHONY: help build capi wheel install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-gsi bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
+.PHONY: help build capi wheel install uninstall test test-long soak demo bench bench-trees bench-root bench-auth bench-gsi bench-wan bench-tpc bench-read lab-quick lab-own check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

@@ -185,7 +185,7 @@ pub(crate) struct CpArgs {
     /// Then the target's server fetches it (pull), or the source's sends it (push); auto tries one after the other
     #[arg(long, value_enum, value_name = "MODE", default_value_t = TpcMode::Auto, env = "GRIDLANE_TPC_MODE")]
     pub(crate) tpc_mode: TpcMode,
-    /// Over root://: give the target's server a proxy of your certificate for 12 hours, with which it fetches the file as you do, so that
+    /// Over root://: give the target's server, if it asks for one, a proxy of your certificate for 12 hours, with which it fetches the file as you do, so that
     /// the source's server need know nothing of such copies
     #[arg(long, env = "GRIDLANE_DELEGATE", value_parser = FalseyValueParser::new())]
     pub(crate) delegate: bool,

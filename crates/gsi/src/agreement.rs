@@ -27,7 +27,7 @@ use crate::exchange::{failed, malformed};
 const BEFORE: &[u8] = b"---BPUB---";
 const BEHIND: &[u8] = b"---EPUB---";
 
-/// Bytes of the public part: of 8192 bits, twice.
+/// Bytes of the public part: a field of [`PRIME_BITS_MAX`] and a value in it, as text, take a quarter of it.
 const PUBLIC_BYTES_MAX: usize = 8 * 1024;
 
 /// The smallest field that a server may choose: of servers before 5.6.
@@ -252,8 +252,10 @@ mod tests {
         for (prime, generator) in
             [(prime, number(5)), (usual(), number(1)), (usual(), last), (even, number(5))]
         {
+            // The public part is of no account: the field is looked at before.
+            let public = number(25);
             let field = Dh::from_pqg(prime, None, generator).unwrap();
-            let Ok(server) = Agreement::within(field) else { continue };
+            let server = Agreement { field, exponent: number(2), public };
             let refusal = Agreement::answer(&server.to_bytes().unwrap(), true).err().unwrap();
             assert!(refusal.message.contains("a field that is none"), "{refusal}");
         }

@@ -142,7 +142,7 @@ fn a_server_that_is_not_believed_gets_no_certificate() {
         client.receive(&second, &mut Believes { refuses_host: true, ..Believes::default() }).unwrap_err();
     assert_eq!(refusal.message, "no such authority");
     assert!(client.session_key().is_none());
-    // And an exchange that was refused does not go on.
+    // Nothing of it is kept: one that is believed later begins with the same part.
     assert!(client.receive(&second, &mut Believes::default()).is_ok(), "it may still be asked again");
 }
 

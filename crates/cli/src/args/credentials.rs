@@ -30,7 +30,7 @@ pub(crate) struct CredentialArgs {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// Log in by the keys in this file to servers of root:// that share them (sss) [default: that of
-    /// GRIDLANE_SSS_KEYTAB, of XrdSecSSSKT, of ~/.xrd]
+    /// GRIDLANE_SSS_KEYTAB, of XrdSecSSSKT or XrdSecsssKT, of ~/.xrd]
     #[arg(long, value_name = "FILE")]
     pub(crate) sss_keytab: Option<PathBuf>,
     /// Send them to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)

@@ -275,7 +275,7 @@ fn a_copy_whose_credential_ends_goes_on_with_another() {
     let again = get().wait().ok();
     let resumed = again.number("resumed_bytes");
     let fetched = again.number("fetched_bytes");
-    assert!(resumed > bytes.len() as u64 / 2, "{}", again.describe());
+    assert!(resumed > bytes.len() as u64 / 4, "{}", again.describe());
     assert!(resumed + fetched <= bytes.len() as u64, "{}", again.describe());
     assert_same(&fs::read(&target).unwrap(), &bytes);
     // What the active server has verified it does not fetch again: there was no time for it.
