@@ -200,6 +200,8 @@ pub struct RootSettings {
     pub server_name: Option<String>,
     /// Certificate and key (PEM) that clients of gsi are shown, where they are not the server's own.
     pub gsi_files: Option<(PathBuf, PathBuf)>,
+    /// True if clients that log in for a third-party copy are asked for a proxy, with which the source is opened.
+    pub takes_proxies: bool,
     /// The requests that clients have to sign: those whose login gives them a key, or all of them if that is forced.
     pub signing: Signing,
 }
@@ -214,6 +216,7 @@ impl Default for RootSettings {
             site_name: None,
             server_name: None,
             gsi_files: None,
+            takes_proxies: false,
             signing: Signing::default(),
         }
     }

@@ -46,7 +46,7 @@ mod watch;
 pub use job_token::{Exchanged, Issued, JobToken, Step, TokenTerms, Trouble, Unusable};
 pub use key_kind::KeyKind;
 pub use request::{Request, request_subject};
-pub use upload::{Delegated, accept};
+pub use upload::{Delegated, accept, accept_of_session};
 pub use watch::Watch;
 
 #[cfg(test)]

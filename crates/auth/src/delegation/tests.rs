@@ -87,6 +87,70 @@ fn a_proxy_is_asked_for_signed_and_accepted() {
 }
 
 #[test]
+fn a_session_lends_its_own_clients_proxy_alone() {
+    let site = Site::new();
+    let judge = |chain: &[Vec<u8>], holder: &Credential, now_s: i64| {
+        accept_of_session(upload(chain).as_bytes(), &site.kept.public_key(), &holder.chain, now_s)
+    };
+    let good = site.sign(&site.ada, 7 * HOUR_S);
+    let proxy_alone = &good[..1];
+    assert_eq!(judge(proxy_alone, &site.ada, NOW_S).unwrap(), good);
+    // Of a proxy that the client came with, its whole chain follows.
+    let terms = ProxyTerms::new(Validity::from_now(NOW_S, HOUR_S));
+    let first = proxy(&site.ada, site.key(), &terms, &site.random).unwrap();
+    let second = site.sign(&first, HOUR_S);
+    assert_eq!(judge(&second[..1], &first, NOW_S).unwrap(), second);
+    let mut changed = proxy_alone.to_vec();
+    *changed[0].last_mut().unwrap() ^= 1;
+    let other_key = proxy(&site.ada, site.key(), &terms, &site.random).unwrap().chain;
+    let other_key = &other_key[..1];
+    let own = profile::end_entity(&site.ada, &ADA.parse().unwrap(), &site.kept, terms.validity, &site.random)
+        .unwrap();
+    let no_proxy = [own.sign(&site.ada.key, &site.random).unwrap()];
+    // Of the same name, by another authority's user.
+    let evil_ca =
+        profile::authority(&site.ca.subject().unwrap(), site.key(), terms.validity, &site.random).unwrap();
+    let evil =
+        profile::user(&evil_ca, &ADA.parse().unwrap(), site.key(), terms.validity, &site.random).unwrap();
+    let evil = site.sign(&evil, HOUR_S);
+    for (chain, now_s, cause, words) in [
+        (proxy_alone, NOW_S + 8 * HOUR_S, Cause::Expired, "it has expired"),
+        (&good[..], NOW_S, Cause::Malformed, "2 certificates came"),
+        (&[][..], NOW_S, Cause::Malformed, "0 certificates came"),
+        (&changed[..], NOW_S, Cause::BadSignature, "CN=Ada"),
+        (other_key, NOW_S, Cause::Untrusted, "for another key"),
+        (&no_proxy[..], NOW_S, Cause::Unacceptable, "is no proxy"),
+        (&evil[..1], NOW_S, Cause::BadSignature, "CN=Ada"),
+    ] {
+        let refusal = judge(chain, &site.ada, now_s).unwrap_err();
+        assert_eq!(refusal.cause, cause, "{refusal}");
+        assert!(refusal.message.contains(words), "{refusal}");
+    }
+    let refusal = judge(proxy_alone, &site.bob, NOW_S).unwrap_err();
+    assert!(refusal.message.contains("a proxy of /DC=org/DC=example/CN=Ada, and came from"), "{refusal}");
+    let key = format!("{}{}", upload(proxy_alone), site.kept.to_pem().expose());
+    let with_key = accept_of_session(key.as_bytes(), &site.kept.public_key(), &site.ada.chain, NOW_S);
+    assert!(with_key.unwrap_err().message.contains("a private key was sent along"));
+}
+
+/// XRootD's clients give a proxy the words about its issuer's key that stand in the certificate it is made of.
+#[test]
+fn the_words_of_a_proxy_about_its_issuers_key_decide_nothing() {
+    let site = Site::new();
+    let terms = ProxyTerms::new(Validity::from_now(NOW_S, HOUR_S));
+    let mut contents = crate::make::Contents::read(&site.sign(&site.ada, HOUR_S)[0]).unwrap();
+    let of_key = |key: &Key| Extension::authority_key_id(&crate::make::key_id(&key.public_key()).unwrap());
+    contents.extensions.retain(|extension| *extension != of_key(&site.ada.key));
+    contents.extensions.push(of_key(&site.ca.key));
+    contents.validity = terms.validity;
+    let chain = vec![contents.sign(&site.ada.key, &site.random).unwrap(), site.ada.chain[0].clone()];
+    assert_eq!(site.accept(&chain, NOW_S).unwrap().verified.proxy_depth(), 1);
+    // The signature does.
+    let forged = vec![contents.sign(&site.bob.key, &site.random).unwrap(), site.ada.chain[0].clone()];
+    assert_eq!(site.accept(&forged, NOW_S).unwrap_err().cause, Cause::BadSignature);
+}
+
+#[test]
 fn what_is_hostile_is_refused_in_words() {
     let site = Site::new();
     let good = site.sign(&site.ada, 7 * HOUR_S);

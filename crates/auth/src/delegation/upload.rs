@@ -41,19 +41,7 @@ fn judge(
     now_s: i64,
 ) -> Result<Delegated, Refusal> {
     let refused = |cause: Cause, message: String| Err(Refusal::new(cause, message));
-    if upload.len() > limits::PROXY_UPLOAD_BYTES_MAX {
-        let bytes = upload.len();
-        return refused(Cause::Unacceptable, format!("{bytes} bytes are longer than is accepted"));
-    }
-    let malformed = |what: &str| Refusal::new(Cause::Malformed, what);
-    let blocks = pem::decode(upload).map_err(|error| malformed(&printable(error.message())))?;
-    // A user's whole proxy file: the key in it has been seen by this service now, and the user should know.
-    if blocks.iter().any(|block| block.label.ends_with(pem::PRIVATE_KEY)) {
-        let what =
-            "a private key was sent along; only certificates are wanted, and the key should be replaced";
-        return refused(Cause::Unacceptable, what.to_owned());
-    }
-    let chain = pem::certificates(upload).map_err(|error| malformed(&printable(error.message())))?;
+    let chain = certificates_of(upload)?;
     if chain.len() < 2 {
         let count = chain.len();
         let what = format!("{count} certificates came; the new proxy and that of its issuer are needed");
@@ -71,14 +59,12 @@ fn judge(
         let is_swapped = certificates.iter().any(|certificate| certificate.spki() == spki);
         let what = match is_swapped {
             true => "the certificate for the key that was asked for is not the first one",
-            false => {
-                "it is for another key than the one that was asked for; ask for a new request and sign that"
-            }
+            false => OTHER_KEY,
         };
         return refused(Cause::Untrusted, what.to_owned());
     }
     if !leaf.is_proxy() {
-        return refused(Cause::Unacceptable, format!("{} is no proxy (RFC 3820)", shown(leaf.subject())));
+        return Err(no_proxy(leaf));
     }
     let verified = x509::verify(&chain, trust, now_s)?;
     if verified.dn() != owner_dn {
@@ -90,6 +76,87 @@ fn judge(
         return refused(Cause::Expired, "a certificate that was sent along has expired".to_owned());
     }
     Ok(Delegated { chain, ends_s, verified })
+}
+
+const OTHER_KEY: &str =
+    "it is for another key than the one that was asked for; ask for a new request and sign that";
+
+fn no_proxy(leaf: &Certificate) -> Refusal {
+    Refusal::new(Cause::Unacceptable, format!("{} is no proxy (RFC 3820)", shown(leaf.subject())))
+}
+
+/// Judges a proxy (PEM) that came over a session whose client has just proved to hold the key of `chain`: certificates in
+/// DER, that one first, which are believed already. `spki` is the key that the proxy was asked for. The whole chain, the
+/// proxy first, in DER.
+///
+/// The session says from whom it is. Its signature is looked at where its algorithm is one that proves anything here:
+/// XRootD's clients before 5.6 sign proxies with SHA-1, and whether that is good enough is for the servers to say that the
+/// proxy is shown to.
+///
+/// # Errors
+/// Why it is not taken, in words for the client: not one certificate, another key, no proxy of this client, over.
+pub fn accept_of_session(
+    proxy: &[u8],
+    spki: &[u8],
+    chain: &[impl AsRef<[u8]>],
+    now_s: i64,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let judged = judge_of_session(proxy, spki, chain, now_s);
+    judged.map_err(|refusal| refusal.context("the delegated proxy"))
+}
+
+fn judge_of_session(
+    proxy: &[u8],
+    spki: &[u8],
+    chain: &[impl AsRef<[u8]>],
+    now_s: i64,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let refused = |cause: Cause, message: String| Err(Refusal::new(cause, message));
+    let sent = certificates_of(proxy)?;
+    let ([der], Some(issuer)) = (&sent[..], chain.first()) else {
+        let count = sent.len();
+        return refused(
+            Cause::Malformed,
+            format!("{count} certificates came; the new proxy alone is needed"),
+        );
+    };
+    let (leaf, issuer) = (Certificate::from_der(der)?, Certificate::from_der(issuer.as_ref())?);
+    if leaf.spki() != spki {
+        return refused(Cause::Untrusted, OTHER_KEY.to_owned());
+    }
+    if !leaf.is_proxy() {
+        return Err(no_proxy(&leaf));
+    }
+    if leaf.issuer() != issuer.subject() {
+        let (said, holder) = (shown(leaf.issuer()), shown(issuer.subject()));
+        return refused(Cause::Untrusted, format!("it is a proxy of {said}, and came from {holder}"));
+    }
+    if leaf.is_signed_acceptably() {
+        leaf.check_signature(issuer.spki())?;
+    }
+    if leaf.not_after_s() <= now_s {
+        return refused(Cause::Expired, "it has expired".to_owned());
+    }
+    let rest = chain.iter().map(|der| der.as_ref().to_vec());
+    Ok(std::iter::once(der.clone()).chain(rest).collect())
+}
+
+/// The certificates of an upload, in DER.
+fn certificates_of(upload: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    if upload.len() > limits::PROXY_UPLOAD_BYTES_MAX {
+        let bytes = upload.len();
+        let what = format!("{bytes} bytes are longer than is accepted");
+        return Err(Refusal::new(Cause::Unacceptable, what));
+    }
+    let malformed = |what: &str| Refusal::new(Cause::Malformed, what);
+    let blocks = pem::decode(upload).map_err(|error| malformed(&printable(error.message())))?;
+    // A user's whole proxy file: the key in it has been seen by this service now, and the user should know.
+    if blocks.iter().any(|block| block.label.ends_with(pem::PRIVATE_KEY)) {
+        let what =
+            "a private key was sent along; only certificates are wanted, and the key should be replaced";
+        return Err(Refusal::new(Cause::Unacceptable, what));
+    }
+    pem::certificates(upload).map_err(|error| malformed(&printable(error.message())))
 }
 
 /// Each is followed by the one that made it: what is kept is shown to servers as it is, and some take no other order.

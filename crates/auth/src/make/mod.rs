@@ -33,5 +33,5 @@ pub use extension::{AlternativeName, Extension, KeyUsage, ProxyPolicy, key_id};
 pub use key::{Curve, Key};
 pub use name::{Name, Text};
 pub use proxy::{ProxyTerms, proxy, proxy_chain};
-pub use request::request;
+pub use request::{proxy_request, request};
 pub use voms::{AttributeCertificate, Targets, VOMS_EXTENSION, voms_extension};

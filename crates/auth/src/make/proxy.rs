@@ -49,12 +49,7 @@ pub fn proxy_chain(
     terms: &ProxyTerms,
     random: &dyn SecureRandom,
 ) -> Result<Vec<Vec<u8>>> {
-    let mut number = [0; 4];
-    random
-        .fill(&mut number)
-        .map_err(|_| Error::new(ErrorKind::Other, "no randomness for a serial number"))?;
-    // Tools keep it in a signed number of 32 bits.
-    number[0] = number[0] & 0x7f | 0x40;
+    let number = proxy_number(random)?.to_be_bytes();
     let issuer_name = issuer.subject()?;
     let usage = KeyUsage::DIGITAL_SIGNATURE | KeyUsage::KEY_ENCIPHERMENT;
     let mut extensions = vec![
@@ -74,4 +69,14 @@ pub fn proxy_chain(
     let mut chain = vec![contents.sign(&issuer.key, random)?];
     chain.extend(issuer.chain.iter().cloned());
     Ok(chain)
+}
+
+/// The number of a new proxy, which is the end of its name and its serial number: tools keep it in a signed number of 32 bits.
+pub(super) fn proxy_number(random: &dyn SecureRandom) -> Result<u32> {
+    let mut number = [0; 4];
+    random
+        .fill(&mut number)
+        .map_err(|_| Error::new(ErrorKind::Other, "no randomness for a serial number"))?;
+    number[0] = number[0] & 0x7f | 0x40;
+    Ok(u32::from_be_bytes(number))
 }

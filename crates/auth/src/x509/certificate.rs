@@ -257,6 +257,11 @@ impl Certificate {
         self.version
     }
 
+    /// True if its signature is made in a way that proves something.
+    pub(crate) fn is_signed_acceptably(&self) -> bool {
+        self.algorithm.is_some()
+    }
+
     /// True if the holder of this key has made it.
     ///
     /// # Errors

@@ -228,16 +228,22 @@ impl<'a> Search<'a> {
     }
 
     /// The possible issuers of this certificate, by name and by what it says of the key, the trusted ones first.
-    /// Proxies are made by certificates that were presented, and by no authority; all else by authorities.
+    /// Proxies are made by certificates that were presented, and by no authority; all else by authorities. What a proxy says of the
+    /// key only decides which one is tried first: XRootD's clients copy that from the certificate that they make it of.
     fn candidates(&self, made: &Certificate) -> Vec<&'a Certificate> {
-        let fits = |candidate: &&Certificate| {
+        let is_other_key = |candidate: &Certificate| {
             let keys = (&made.profile.authority_key, &candidate.profile.subject_key);
-            candidate.subject() == made.issuer() && !matches!(keys, (Some(said), Some(own)) if said != own)
+            matches!(keys, (Some(said), Some(own)) if said != own)
         };
-        let presented = self.presented.iter().filter(fits);
+        let is_named = |candidate: &&Certificate| candidate.subject() == made.issuer();
         if made.is_proxy() {
-            return presented.filter(|candidate| !candidate.is_authority()).collect();
+            let presented = self.presented.iter().filter(is_named);
+            let mut candidates: Vec<_> = presented.filter(|candidate| !candidate.is_authority()).collect();
+            candidates.sort_by_key(|candidate| is_other_key(candidate));
+            return candidates;
         }
+        let fits = |candidate: &&Certificate| is_named(candidate) && !is_other_key(candidate);
+        let presented = self.presented.iter().filter(fits);
         let trusted = self.trust.named(made.issuer()).map(|authority| &authority.certificate).filter(fits);
         let presented = presented
             .filter(|candidate| candidate.is_authority() && self.trust.authority(candidate).is_none());

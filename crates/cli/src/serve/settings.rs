@@ -205,6 +205,8 @@ pub(super) fn settings(
     settings.trusted_forwarders = networks(&args.trust_forwarded)?;
     settings.host_names = names(args);
     settings.root = tables.root.clone();
+    // A server that makes no copies has no use for one.
+    settings.root.takes_proxies &= settings.service.third_party.is_some();
     settings.deadlines.drain_delay = Duration::from_secs_f64(args.drain_delay);
     *kept = next;
     Ok((settings, news))

@@ -153,6 +153,7 @@ struct RootTable {
     sitename: Option<String>,
     gsi_cert: Option<PathBuf>,
     gsi_key: Option<PathBuf>,
+    delegation: Option<bool>,
     signing: Option<Level>,
     signing_force: Option<bool>,
 }
@@ -211,6 +212,7 @@ impl RootTable {
             }),
             site_name: self.sitename,
             gsi_files,
+            takes_proxies: self.delegation.unwrap_or(true),
             signing: Signing { level: level as u8, is_forced, exceptions, ..Signing::default() },
             ..RootSettings::default()
         })

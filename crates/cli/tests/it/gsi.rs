@@ -163,11 +163,7 @@ fn requests_are_signed_without_a_key_where_the_server_insists() {
 fn a_destination_fetches_with_a_proxy_that_it_gets() {
     let pki = Pki::new();
     let source = xrootd_auth::gsi(&pki, "", "");
-    let lines = "xrd.tls __AT__/cert.pem __AT__/key.pem
-xrd.tlsca certdir __AT__/certificates
-xrootd.tls capable none
-ofs.tpc autorm fcreds gsi =X509_USER_PROXY ttl 60 pgm /usr/bin/xrdcp --server";
-    let target = xrootd_auth::gsi(&pki, "-dlgpxy:request -exppxy:=creds", lines);
+    let target = xrootd_auth::gsi_that_takes_proxies(&pki);
     let site = Site::new(pki, source, 7308);
     let ada = VomsProxy::of(&site.pki, "ada", "gridlane", &["/gridlane"]).make("ada-proxy");
     let copy = |who: &Credential, more: &[&str], from: &str, to: &str| {

@@ -9,8 +9,10 @@ use gridlane_auth::x509::Trust;
 use gridlane_auth::{Cause, Identity, Refusal, voms, x509};
 use gridlane_core::limits;
 use gridlane_net::Stream;
+use gridlane_net::tls::ClientIdentity;
 use rustls::pki_types::CertificateDer;
 
+use super::keys::now_s;
 use super::presented::Kind;
 use crate::front::Front;
 
@@ -59,6 +61,9 @@ pub struct LoginChain {
     digest: Fingerprint,
     certificates: Vec<CertificateDer<'static>>,
     judged: Mutex<Option<Kept<Result<Judged, Refusal>>>>,
+    /// A proxy of the client's, with which copies are fetched as the client: it is nowhere else, and its key never was.
+    /// Or why the client, which was asked for one, has lent none. `None`: it was not asked.
+    delegated: Option<Result<ClientIdentity, String>>,
 }
 
 impl LoginChain {
@@ -67,7 +72,29 @@ impl LoginChain {
     pub(crate) fn new(certificates: Vec<Vec<u8>>) -> LoginChain {
         let digest = Fingerprint::of(certificates.concat());
         let certificates = certificates.into_iter().map(CertificateDer::from).collect();
-        LoginChain { digest, certificates, judged: Mutex::default() }
+        LoginChain { digest, certificates, judged: Mutex::default(), delegated: None }
+    }
+
+    /// The same with a proxy that the client has lent, or with the reason why it has not.
+    #[cfg(feature = "gsi")]
+    pub(crate) fn with_delegated(self, delegated: Result<ClientIdentity, String>) -> LoginChain {
+        LoginChain { delegated: Some(delegated), ..self }
+    }
+
+    /// True if it is believed at this moment.
+    pub fn counts(&self, front: &Front) -> bool {
+        self.identity(front, now_s()).is_ok()
+    }
+
+    /// The proxy that the client has lent, or why there is none; `None` if it was not asked for one.
+    pub fn delegated(&self) -> Option<Result<&ClientIdentity, &str>> {
+        Some(self.delegated.as_ref()?.as_ref().map_err(String::as_str))
+    }
+
+    /// The certificates, in DER.
+    #[cfg(feature = "gsi")]
+    pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.certificates
     }
 
     /// The identity by it at this moment; why it has none, if so.

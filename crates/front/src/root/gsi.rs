@@ -4,27 +4,46 @@
 
 use std::sync::Arc;
 
-use gridlane_auth::{Cause, Refusal};
-use gridlane_core::limits;
-use gridlane_gsi::{Server, ServerStep, SessionKey};
+use gridlane_auth::make::{self, pem};
+use gridlane_auth::{Cause, Refusal, delegation};
+use gridlane_core::{Error, limits};
+use gridlane_gsi::{Server, ServerStep, SessionKey, generate_rsa_pkcs8};
+use gridlane_net::tls::ClientIdentity;
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::server::Unseal;
+use ring::rand::SystemRandom;
 use tokio::task::JoinError;
 
 use super::answer::Failure;
+use super::identity;
 use super::rounds::{LoginProof, Outcome, Proof, Proved, Round};
-use crate::auth::certificates::LoginChain;
+use crate::auth::certificates::{Judged, LoginChain};
 use crate::auth::keys::now_s;
 use crate::auth::presented::Kind;
 use crate::client::Client;
 use crate::front::Front;
 
+/// Bits of the key of a proxy that a client lends.
+const LENT_KEY_BITS: u32 = 2048;
+
 /// A certificate or a proxy.
-#[derive(Default)]
 pub(super) struct Certificate {
     /// Between the rounds; `None` before the first, and once it has failed.
     server: Option<Server>,
     has_begun: bool,
+    /// The client is asked for a proxy, if it would give one.
+    asks: bool,
+    /// A proxy is awaited.
+    awaited: Option<Awaited>,
+}
+
+/// A client that is believed, and is asked for a proxy.
+struct Awaited {
+    chain: LoginChain,
+    judged: Judged,
+    session_key: Option<Box<dyn Unseal>>,
+    /// The key of the proxy, which is made here.
+    key: make::Key,
 }
 
 /// The key of a session, for the signatures of its requests.
@@ -62,6 +81,11 @@ fn broke_off(cause: JoinError) -> Refusal {
 }
 
 impl Certificate {
+    /// `is_for_copies`: the session is for a third-party copy, for which a client may lend a proxy.
+    pub(super) fn new(is_for_copies: bool) -> Certificate {
+        Certificate { server: None, has_begun: false, asks: is_for_copies, awaited: None }
+    }
+
     async fn go_on(&mut self, front: &Front, client: &Client, data: &[u8]) -> Result<Round, Refusal> {
         let busy =
             || Refusal::new(Cause::Unavailable, "too many clients log in by certificate; try again later");
@@ -78,7 +102,7 @@ impl Certificate {
             (server, step, turn)
         });
         // The turn is for what is judged after it as well.
-        let (server, step, _turn) = worked.await.map_err(broke_off)?;
+        let (server, step, turn) = worked.await.map_err(broke_off)?;
         match step? {
             ServerStep::Say(said) => {
                 self.server = Some(server);
@@ -87,14 +111,56 @@ impl Certificate {
             ServerStep::Judge(chain) => {
                 let chain = LoginChain::new(chain);
                 let judged = chain.identity(front, now_s)?;
-                let by = LoginProof::Chain(Arc::new(chain));
-                let key = server.session_key().map(|key| Box::new(Key(key.clone())) as Box<dyn Unseal>);
-                Ok(Round::Over(Some(Proved { identity: judged.identity, doubt: judged.doubt, by, key })))
+                let session_key =
+                    server.session_key().map(|key| Box::new(Key(key.clone())) as Box<dyn Unseal>);
+                if !(self.asks && identity::takes_proxies(front) && server.may_ask()) {
+                    return Ok(over(chain, judged, session_key));
+                }
+                let subject = chain.certificates().first().map(|first| first.to_vec()).unwrap_or_default();
+                let worked = tokio::task::spawn_blocking(move || {
+                    let _turn = turn;
+                    ask(server, &subject)
+                });
+                let (server, key, said) = worked.await.map_err(broke_off)??;
+                self.server = Some(server);
+                self.awaited = Some(Awaited { chain, judged, session_key, key });
+                Ok(Round::GoesOn(said))
             }
-            // Nothing was asked for.
-            ServerStep::Delegated(_) => {
-                Err(Refusal::new(Cause::Malformed, "gsi: there was no request for a proxy"))
+            ServerStep::Delegated(answer) => {
+                let Some(Awaited { chain, judged, session_key, key }) = self.awaited.take() else {
+                    return Err(Refusal::new(Cause::Malformed, "gsi: there was no request for a proxy"));
+                };
+                // A client that lends none is let in all the same.
+                let lent = answer
+                    .and_then(|proxy| lent(&chain, &proxy, &key, now_s).map_err(|refusal| refusal.message));
+                let chain = chain.with_delegated(lent);
+                Ok(over(chain, judged, session_key))
             }
         }
     }
+}
+
+/// The end of a login.
+fn over(chain: LoginChain, judged: Judged, key: Option<Box<dyn Unseal>>) -> Round {
+    let Judged { identity, doubt } = judged;
+    Round::Over(Some(Proved { identity, doubt, by: LoginProof::Chain(Arc::new(chain)), key }))
+}
+
+/// Makes a key and asks for a proxy with it, below the certificate (DER) that the client has shown.
+fn ask(mut server: Server, certificate: &[u8]) -> Result<(Server, make::Key, Vec<u8>), Refusal> {
+    let random = SystemRandom::new();
+    let failed = |error: Error| Refusal::new(Cause::Unavailable, format!("gsi: {}", error.message()));
+    let key = make::Key::from_pkcs8(&generate_rsa_pkcs8(LENT_KEY_BITS)?, &random).map_err(failed)?;
+    let subject = make::Contents::read(certificate).map_err(failed)?.subject;
+    let request = make::proxy_request(&subject, &key, &random).map_err(failed)?;
+    let said = server.ask(pem::encode(pem::REQUEST, &request).as_bytes())?;
+    Ok((server, key, said))
+}
+
+/// The proxy that a client has lent, with the chain that it has shown.
+fn lent(chain: &LoginChain, proxy: &[u8], key: &make::Key, now_s: i64) -> Result<ClientIdentity, Refusal> {
+    let chain = delegation::accept_of_session(proxy, &key.public_key(), chain.certificates(), now_s)?;
+    let chain: String = chain.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect();
+    ClientIdentity::from_pem(chain.as_bytes(), key.to_pem().expose().as_bytes())
+        .map_err(|error| Refusal::new(Cause::Malformed, format!("the delegated proxy: {}", error.message())))
 }

@@ -49,6 +49,11 @@ pub fn by_default(takes_bearers: bool, takes_chains: bool) -> &'static [RootAuth
     }
 }
 
+/// True if clients are asked for a proxy when they log in for a third-party copy.
+pub fn takes_proxies(front: &Front) -> bool {
+    front.root.takes_proxies && methods(front).contains(&RootAuth::Gsi) && takes_chains(front)
+}
+
 /// True if a client can log in by certificate.
 fn takes_chains(front: &Front) -> bool {
     #[cfg(feature = "gsi")]

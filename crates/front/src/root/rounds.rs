@@ -58,6 +58,16 @@ pub(crate) trait Proof: Send {
     fn round<'a>(&'a mut self, front: &'a Front, client: &'a Client, data: &'a [u8]) -> Outcome<'a>;
 }
 
+/// The connection that a client logs in on.
+#[derive(Clone, Copy)]
+pub(crate) struct On {
+    /// The other end.
+    pub(crate) peer: SocketAddr,
+    /// The client has said that the session is for a third-party copy.
+    #[cfg_attr(not(feature = "gsi"), expect(dead_code, reason = "gsi alone asks for a proxy"))]
+    pub(crate) is_for_copies: bool,
+}
+
 /// The authentication that a client has begun with.
 pub(crate) struct Rounds {
     method: RootAuth,
@@ -66,17 +76,17 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// By this method: the one that was begun, or else from the beginning. `peer`: the other end of the connection.
-    pub(crate) fn by(method: RootAuth, peer: SocketAddr, begun: Option<Rounds>) -> Rounds {
+    /// By this method: the one that was begun, or else from the beginning.
+    pub(crate) fn by(method: RootAuth, on: On, begun: Option<Rounds>) -> Rounds {
         match begun {
             Some(begun) if begun.method == method => begun,
             _ => match method {
                 RootAuth::Host => Rounds::of(method, Box::new(Name)),
                 RootAuth::Unix => Rounds::of(method, Box::new(UserName)),
-                RootAuth::Sss => Rounds::of(method, Box::new(SharedKey { peer })),
+                RootAuth::Sss => Rounds::of(method, Box::new(SharedKey { peer: on.peer })),
                 RootAuth::Ztn => Rounds::of(method, Box::new(Token)),
                 #[cfg(feature = "gsi")]
-                RootAuth::Gsi => Rounds::of(method, Box::new(super::gsi::Certificate::default())),
+                RootAuth::Gsi => Rounds::of(method, Box::new(super::gsi::Certificate::new(on.is_for_copies))),
                 // It is not offered.
                 #[cfg(not(feature = "gsi"))]
                 RootAuth::Gsi => Rounds::of(method, Box::new(Name)),
@@ -132,7 +142,8 @@ mod tests {
     use crate::null_service::context_of;
     use std::net::Ipv4Addr;
 
-    const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1094);
+    const ON: On =
+        On { peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1094), is_for_copies: false };
 
     /// A method for tests: over when the client has said so, and asks on with what it said until then.
     struct Echo {
@@ -158,7 +169,7 @@ mod tests {
                 panic!("it goes on")
             };
             assert_eq!(more, expected.as_bytes());
-            rounds = Rounds::by(RootAuth::Unix, PEER, Some(rounds));
+            rounds = Rounds::by(RootAuth::Unix, ON, Some(rounds));
         }
         assert!(matches!(rounds.next(front, client, b"over").await, Ok(Round::Over(None))));
         // No client goes on for ever.
@@ -168,7 +179,7 @@ mod tests {
         }
         assert_eq!(count, limits::ROOT_LOGIN_ROUNDS_MAX);
         // By another method from the beginning.
-        let mut other = Rounds::by(RootAuth::Host, PEER, Some(rounds));
+        let mut other = Rounds::by(RootAuth::Host, ON, Some(rounds));
         assert!(matches!(other.next(front, client, b"a").await, Ok(Round::Over(None))));
     }
 }

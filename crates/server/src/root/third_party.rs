@@ -11,11 +11,12 @@ use gridlane_auth::Operation;
 use gridlane_core::{Error, Secret, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_engine::Options;
-use gridlane_peer::Credentials;
+use gridlane_net::tls::ClientIdentity;
+use gridlane_peer::{Certificate, Credentials};
 use gridlane_store::{Completion, Expectation, StoreError};
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::Open;
-use gridlane_xrd::third_party::{Destination, Host, Origin, Role, parse};
+use gridlane_xrd::third_party::{Destination, Host, Origin, Role, Wrong, parse};
 use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::meetings::Spoken;
@@ -28,6 +29,7 @@ use crate::third_party::ends::{self, Landing};
 use crate::third_party::refusal;
 use crate::third_party::running::{Asked, Goal, Job};
 use gridlane_front::root::answer::{Failure, printable_path};
+use gridlane_front::root::rounds::LoginProof;
 
 /// The place of a path, which a server that comes for the file there may ask about as well.
 pub(crate) async fn spot_to_compare(
@@ -156,6 +158,30 @@ fn here(context: &Context, pull: &Pull) -> Result<Option<Spot>, Failure> {
     Ok(Some(from).filter(|from| from.may(Operation::Read)))
 }
 
+/// The name of a proxy that a client has lent, in messages.
+const LENT: &str = "the proxy that the client has lent";
+
+/// The proxy with which the source is opened as the client, if the copy is to be made so, the client has lent one, and the
+/// login that it belongs to still counts.
+fn lent<'a>(context: &'a Context, pull: &Pull) -> Option<&'a ClientIdentity> {
+    let Some(LoginProof::Chain(chain)) = &context.proof else { return None };
+    let may = pull.destination.is_delegated && chain.counts(context.front());
+    chain.delegated().filter(|_| may)?.ok()
+}
+
+/// The refusal of a source that cannot be named: where a proxy was to be lent, with the reason why there is none.
+fn unnamed(context: &Context, wrong: Wrong) -> Failure {
+    if wrong != Wrong::Delegated {
+        return Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
+    }
+    let why = match &context.proof {
+        Some(LoginProof::Chain(chain)) => chain.delegated().and_then(Result::err),
+        _ => None,
+    };
+    let why = why.map(|words| format!(": {words}")).unwrap_or_default();
+    Failure::new(ErrorCode::AUTH_FAILED, format!("Unable to sync; this client has lent no proxy{why}"))
+}
+
 async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
     let wanted = pull.destination.checksum.clone();
     let here = here(context, pull)?;
@@ -168,15 +194,29 @@ async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
             (ends::name_of(&from).map_err(unusable)?, Some(stored), checksum)
         }
         None => {
-            let host = context.service().meetings.host(context.client.address).await;
-            let origin = Origin::of_login(&context.session.user, context.session.process, host);
-            let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
-            (pull.destination.url_for(&origin).map_err(wrong)?, None, wanted)
+            let url = match lent(context, pull) {
+                Some(_) => pull.destination.source.clone(),
+                None => {
+                    let host = context.service().meetings.host(context.client.address).await;
+                    let origin = Origin::of_login(&context.session.user, context.session.process, host);
+                    pull.destination.url_for(&origin).map_err(|wrong| unnamed(context, wrong))?
+                }
+            };
+            (url, None, wanted)
         }
     };
     let identity = &pull.spot.client.identity;
     let (client, connections) = pull.third_party.client_of(identity);
-    let credentials = Credentials::forwarding(connections, Vec::new()).map_err(unusable)?;
+    let credentials = match lent(context, pull) {
+        // For the source alone, wherever it redirects to.
+        Some(shown) => {
+            let certificate = Certificate { shown: shown.clone(), name: LENT.to_owned() };
+            let credentials = Credentials::new(None, Some(certificate), Vec::new());
+            credentials.name(&source);
+            credentials
+        }
+        None => Credentials::forwarding(connections, Vec::new()).map_err(unusable)?,
+    };
     let path = ResourcePath::of_names(pull.spot.names()).to_string();
     Ok(Job {
         sources: vec![source],

@@ -49,6 +49,7 @@ pub struct Machine {
     signing: Signing,
     /// Of a session in which they are looked at.
     signatures: Option<Signatures>,
+    is_for_copies: bool,
 }
 
 /// The clients that have to begin TLS before the login.
@@ -98,7 +99,15 @@ impl Machine {
     /// A connection that was just accepted. `has_tls`: it can become TLS.
     pub fn new(has_tls: bool) -> Machine {
         let (stage, demands_tls, signing) = (Stage::Handshake, TlsDemand::Never, Signing::default());
-        Machine { stage, has_tls, demands_tls, is_tls: false, signing, signatures: None }
+        Machine {
+            stage,
+            has_tls,
+            demands_tls,
+            is_tls: false,
+            signing,
+            signatures: None,
+            is_for_copies: false,
+        }
     }
 
     /// Has clients sign these of their requests. Those whose login gives them no key do so only if they are forced to.
@@ -136,6 +145,11 @@ impl Machine {
     /// The connection belongs to a session.
     pub fn bound(&mut self) {
         self.stage = Stage::Bound;
+    }
+
+    /// True if the client has said that the session is for a third-party copy.
+    pub fn is_for_copies(&self) -> bool {
+        self.is_for_copies
     }
 
     /// True if the client is in, on this connection or as a part of another's session.
@@ -286,6 +300,7 @@ impl Machine {
     }
 
     fn protocol(&mut self, stream: StreamId, asked: &Protocol) -> Step {
+        self.is_for_copies = asked.expect == Expect::TpcLogin;
         let mut flags = ServerFlags::IS_SERVER;
         let mut begins = false;
         // Clients from before 2.9.7 know no other flag.

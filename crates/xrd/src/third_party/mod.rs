@@ -52,8 +52,8 @@ pub enum Role {
 /// The copy that a destination is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Its key.
-    pub key: Secret,
+    /// Its key; `None`: only with the proxy that the client has lent.
+    pub key: Option<Secret>,
     /// The file at the source, without the key.
     pub source: Url,
     /// The connections to have, where the client says so.
@@ -62,6 +62,9 @@ pub struct Destination {
     pub size_bytes: Option<u64>,
     /// The checksum that is to be compared, with its value where the client knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// True if the source is opened as the client, with the proxy that the client has lent ("delegated"): nobody tells the
+    /// source of the copy, and there need be no key.
+    pub is_delegated: bool,
 }
 
 /// The client of a copy, as servers tell each other: its login, and its host.
@@ -91,7 +94,7 @@ pub enum Wrong {
     NoSource,
     /// A source that is told neither of a destination nor that it is one.
     NobodyNamed,
-    /// There is no key: with the client's own credentials ("delegated"), which are not taken.
+    /// There is no key, and nothing says that the client has lent its credentials ("delegated").
     Delegated,
     /// This key has a value that makes no sense.
     Value(&'static str),
@@ -107,7 +110,7 @@ impl fmt::Display for Wrong {
             Wrong::NoSource => f.write_str("tpc source not specified"),
             Wrong::NobodyNamed => f.write_str("tpc destination not specified"),
             Wrong::Delegated => {
-                f.write_str("tpc not supported without a key: this server takes no delegated credentials")
+                f.write_str("tpc not supported without a key and without delegated credentials")
             }
             Wrong::Value(key) => write!(f, "invalid value of {key}"),
             Wrong::Checksum => f.write_str("tpc checksum type not supported"),
@@ -123,20 +126,20 @@ pub fn parse(cgi: &[u8], is_write: bool) -> Result<Option<Role>, Wrong> {
     if value("tpc.stage") == Some(b"placement") {
         return Ok(Some(Role::Placement));
     }
+    let is_delegated = is_write && value("tpc.dlgon") == Some(b"1");
     let Some(key) = value("tpc.key") else {
-        // Other words about copies mean nothing by themselves.
         return match is_write && value("tpc.src").is_some() {
+            true if is_delegated => Ok(Some(Role::Destination(Box::new(destination(None, &value)?)))),
             true => Err(Wrong::Delegated),
+            // Other words about copies mean nothing by themselves.
             false => Ok(None),
         };
     };
-    let key = match text(key, limits::ROOT_RENDEZVOUS_KEY_BYTES_MAX) {
-        Some(key) => Secret::new(key),
-        None => return Err(Wrong::Value("tpc.key")),
-    };
+    let key = text(key, limits::ROOT_RENDEZVOUS_KEY_BYTES_MAX).ok_or(Wrong::Value("tpc.key"))?;
+    let key = Secret::new(key);
     let role = match (is_write, value("tpc.dst"), value("tpc.org")) {
         (_, Some(_), Some(_)) => return Err(Wrong::Conflicting),
-        (true, ..) => Role::Destination(Box::new(destination(key, &value)?)),
+        (true, ..) => Role::Destination(Box::new(destination(Some(key), &value)?)),
         (false, Some(host), None) => Role::Source {
             key,
             destination: Host::parse(host).ok_or(Wrong::Value("tpc.dst"))?,
@@ -156,8 +159,15 @@ pub fn parse(cgi: &[u8], is_write: bool) -> Result<Option<Role>, Wrong> {
     Ok(Some(role))
 }
 
-fn destination<'a>(key: Secret, value: &impl Fn(&str) -> Option<&'a [u8]>) -> Result<Destination, Wrong> {
+fn destination<'a>(
+    key: Option<Secret>,
+    value: &impl Fn(&str) -> Option<&'a [u8]>,
+) -> Result<Destination, Wrong> {
+    let is_delegated = value("tpc.dlgon") == Some(b"1");
+    // What the source's certificate is for; `tpc.src` may be its address.
+    let named = value("tpc.dlg").filter(|_| is_delegated);
     let authority = value("tpc.src").ok_or(Wrong::NoSource)?;
+    let authority = named.unwrap_or(authority);
     let authority = source_authority(authority).ok_or(Wrong::Value("tpc.src"))?;
     let path = value("tpc.lfn").ok_or(Wrong::Value("tpc.lfn"))?;
     if path.len() > limits::ROOT_PATH_BYTES_MAX || path.contains(&b'?') {
@@ -202,6 +212,7 @@ fn destination<'a>(key: Secret, value: &impl Fn(&str) -> Option<&'a [u8]>) -> Re
         },
         size_bytes: value("oss.asize").and_then(number),
         checksum,
+        is_delegated,
     })
 }
 
@@ -210,10 +221,11 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Wrong::Value`] of what cannot be written in a URL.
+    /// [`Wrong::Delegated`] of a copy without a key, and [`Wrong::Value`] of what cannot be written in a URL.
     pub fn url_for(&self, origin: &Origin) -> Result<Url, Wrong> {
+        let key = self.key.as_ref().ok_or(Wrong::Delegated)?;
         let mut cgi = self.source.cgi().map(|own| format!("{own}&")).unwrap_or_default();
-        cgi.push_str(&format!("tpc.key={}&tpc.org={origin}", self.key.expose()));
+        cgi.push_str(&format!("tpc.key={}&tpc.org={origin}", key.expose()));
         let authority = self.source.host_header();
         let url = Url::of_root(self.source.scheme(), &authority, &self.source.wire_path(), Some(&cgi));
         url.map_err(|_| Wrong::Value("tpc.src"))
@@ -355,7 +367,7 @@ mod tests {
         let seen = "oss.asize=3150172&tpc.dlg=127.0.0.1:1094&tpc.dlgon=0&tpc.key=089145294f4c4f866b01f664&\
                     tpc.lfn=/rnd&tpc.spr=root&tpc.src=[::ffff:127.0.0.1]:1094&tpc.stage=copy&tpc.str=1&tpc.tpr=root";
         let copy = destination_of(seen);
-        assert_eq!(copy.key.expose(), "089145294f4c4f866b01f664");
+        assert_eq!(copy.key.as_ref().unwrap().expose(), "089145294f4c4f866b01f664");
         assert_eq!(copy.source.typed(), "root://127.0.0.1//rnd");
         assert_eq!((copy.streams, copy.size_bytes, &copy.checksum), (Some(1), Some(3_150_172), &None));
         let origin = Origin::of_login("root", 20358, Host::parse(b"127.0.0.1").unwrap());
@@ -409,6 +421,24 @@ mod tests {
             Origin::parse(b"a@b.3@h"),
             Some(Origin { login: "a@b.3".into(), host: Host::Name("h".into()) })
         );
+    }
+
+    #[test]
+    fn a_destination_with_a_proxy_that_is_lent() {
+        let seen =
+            "oss.asize=9&tpc.dlg=h.example:1094&tpc.dlgon=1&tpc.lfn=/f&tpc.src=192.0.2.1:1094&tpc.stage=copy";
+        let copy = destination_of(seen);
+        assert!(copy.is_delegated && copy.key.is_none());
+        // The name is what the certificate is for.
+        assert_eq!(copy.source.typed(), "root://h.example//f");
+        let origin = Origin::of_login("a", 1, Host::parse(b"h").unwrap());
+        assert_eq!(copy.url_for(&origin), Err(Wrong::Delegated));
+        // Where the client gives a key as well, both ways are open; and where it does not say so, nothing is lent.
+        let both = destination_of(&format!("{seen}&tpc.key=K"));
+        assert!(both.is_delegated && both.url_for(&origin).is_ok());
+        assert!(!destination_of("tpc.key=K&tpc.src=h&tpc.lfn=/f&tpc.dlgon=0&tpc.dlg=other").is_delegated);
+        // It is the destination's matter alone.
+        assert_eq!(role(seen, false), Ok(None));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::support::pki::{ADA_DN, Credential, EVE_DN, Pki};
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::voms::VomsProxy;
+use crate::support::xrootd_auth;
 use crate::support::{Scratch, assert_same, content, python, until};
 
 /// A server that lets members of a VO read, and its admins write, by gsi alone.
@@ -69,7 +70,8 @@ under = "/vo"
         );
         let config = scratch.file("serve.toml", config.as_bytes());
         let mut command = gridlane();
-        command.args(["serve", "--json", "--config"]).arg(config);
+        // As the client of other servers it trusts the same authorities.
+        command.args(["serve", "--json", "--config"]).arg(config).env("X509_CERT_DIR", pki.certificates());
         let server = Server::spawn(command);
         Site { pki, scratch, server }
     }
@@ -209,6 +211,100 @@ fn signed_requests() {
             assert!(outcome.code == Some(0), "{level} {command}: {}", outcome.describe());
         }
     }
+}
+
+/// A client lends a server a proxy, with which that fetches the file as the client: from Debian's server, which knows nothing of
+/// the copy. XRootD's client and ours.
+#[test]
+fn delegated_copies() {
+    let site = Site::new();
+    let source = xrootd_auth::voms(&site.pki);
+    let bytes = content(79, 5_000_000);
+    source.put("vo/from", &bytes);
+    source.give();
+    let (admin, member) = (site.admin(), site.member());
+    let from = source.url_over("root", "vo/from").replace("127.0.0.1", "localhost");
+    let mut theirs = tool("xrdcp", "xrootd-client");
+    theirs.args(["--silent", "--tpc", "delegate", "only", &from, &site.url("vo/theirs")]);
+    site.run(theirs, Some(&admin)).ok();
+    assert_same(&fs::read(site.exported("vo/theirs")).unwrap(), &bytes);
+    let ours = |credential: &Credential, to: &str, options: &[&str]| {
+        let mut command = gridlane();
+        command.args(["cp", "--tpc", "only", &from, &site.url(to)]).args(options);
+        site.run(command, Some(credential))
+    };
+    ours(&admin, "vo/ours", &["--delegate"]).ok();
+    assert_same(&fs::read(site.exported("vo/ours")).unwrap(), &bytes);
+    // Without a proxy the source knows nobody; and one that may not write lends its proxy in vain.
+    let alone = ours(&admin, "vo/alone", &[]);
+    assert_ne!(alone.code, Some(0), "{}", alone.describe());
+    let refused = ours(&member, "vo/refused", &["--delegate"]);
+    assert_eq!(refused.code, Some(4), "{}", refused.describe());
+    for name in ["vo/alone", "vo/refused"] {
+        assert!(!site.exported(name).exists(), "{name}");
+    }
+    // The source has seen the client itself, three times at least: twice by the server, and to look.
+    assert!(source.log().contains("CN=Ada Lovelace"), "{}", source.log());
+    assert!(!site.log().contains("PRIVATE KEY"), "{}", site.log());
+}
+
+/// A destination of XRootD's fetches from gridlane with the proxy that it is lent. xrdcp before 5.6 signs such proxies with
+/// SHA-1, which gridlane does not believe; its own client does not.
+#[test]
+fn a_source_of_copies_by_delegation() {
+    let site = Site::new();
+    let target = xrootd_auth::gsi_that_takes_proxies(&site.pki);
+    let bytes = content(80, 5_000_000);
+    site.scratch.file("export/vo/big", &bytes);
+    let copy = |to: &str| {
+        let mut command = gridlane();
+        let to = target.url_over("roots", to).replace("127.0.0.1", "localhost");
+        command.args(["cp", "--tpc", "only", "--delegate", &site.url("vo/big"), &to]);
+        site.run(command, Some(&site.member()))
+    };
+    copy("vo/copy").ok();
+    assert_same(&fs::read(target.exported("vo/copy")).unwrap(), &bytes);
+    // The whole way as the member, and by nobody else: the destination's program has logged in as she.
+    let opened = site
+        .log()
+        .lines()
+        .filter(|line| line.contains("root:open") && line.contains("xrdcp"))
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    assert!(!opened.is_empty() && opened.iter().all(|line| line.contains(EVE_DN)), "{opened:?}");
+    // What the member may not read, the destination may not either.
+    site.scratch.file("export/secret", b"of nobody");
+    let mut command = gridlane();
+    let to = target.url_over("roots", "vo/secret").replace("127.0.0.1", "localhost");
+    command.args(["cp", "--tpc", "only", "--delegate", &site.url("secret"), &to]);
+    assert_eq!(site.run(command, Some(&site.member())).code, Some(4));
+    assert!(!target.exported("vo/secret").exists());
+}
+
+/// Clients that ask for such a copy and have lent nothing are told so, and nothing is fetched as nobody.
+#[test]
+fn copies_by_delegation_without_a_proxy() {
+    let site = Site::new();
+    let source = xrootd_auth::voms(&site.pki);
+    source.put("vo/from", b"for members");
+    source.give();
+    let mut command = python::pypi("identity_peers/gsi_delegation.py");
+    let from = source.url_over("root", "vo/from").replace("127.0.0.1", "localhost");
+    command.arg(site.url("vo/nothing")).arg(from);
+    let said = site.run(command, Some(&site.admin()));
+    said.ok().says(&["[ERROR]", "this client has lent no proxy"]);
+    assert!(!site.exported("vo/nothing").exists());
+}
+
+/// A server that is told not to takes no proxy.
+#[test]
+fn a_server_may_take_no_proxies() {
+    let site = Site::with("auth = \"gsi\"\ndelegation = false");
+    let said = site.run(xrdfs(&site, &["query", "config", "tpcdlg"]), Some(&site.member())).ok();
+    assert_eq!(said.text().trim(), "tpcdlg");
+    let site = Site::new();
+    let said = site.run(xrdfs(&site, &["query", "config", "tpcdlg"]), Some(&site.member())).ok();
+    assert_eq!(said.text().trim(), "gsi");
 }
 
 /// A certificate that is revoked while its session lasts counts no longer, without a restart.

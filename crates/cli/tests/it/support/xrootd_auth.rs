@@ -87,6 +87,15 @@ pub(crate) fn gsi(pki: &Pki, options: &str, lines: &str) -> Xrootd {
     gsi_as(pki, "host-rsa", options, lines)
 }
 
+/// The same, as a destination of third-party copies that asks clients for a proxy, and fetches with that.
+pub(crate) fn gsi_that_takes_proxies(pki: &Pki) -> Xrootd {
+    let lines = "xrd.tls __AT__/cert.pem __AT__/key.pem
+xrd.tlsca certdir __AT__/certificates
+xrootd.tls capable none
+ofs.tpc autorm fcreds gsi =X509_USER_PROXY ttl 60 pgm /usr/bin/xrdcp --server";
+    gsi(pki, "-dlgpxy:request -exppxy:=creds", lines)
+}
+
 /// The same as another host.
 pub(crate) fn gsi_as(pki: &Pki, host: &str, options: &str, lines: &str) -> Xrootd {
     let env = |at: &Path| vec![("X509_CERT_DIR", at.join("certificates"))];

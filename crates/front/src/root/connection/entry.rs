@@ -19,7 +19,7 @@ use crate::phase::Stopping;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
-use crate::root::rounds::{Proved, Round, Rounds};
+use crate::root::rounds::{On, Proved, Round, Rounds};
 use crate::root::{identity, log};
 use crate::service::Service;
 use crate::settings::RootAuth;
@@ -96,7 +96,8 @@ impl<S: Service> Connection<S> {
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         };
-        let mut rounds = Rounds::by(method, self.wire.stream.peer(), self.rounds.take());
+        let on = On { peer: self.wire.stream.peer(), is_for_copies: self.machine.is_for_copies() };
+        let mut rounds = Rounds::by(method, on, self.rounds.take());
         let proved = match rounds.next(&self.front, &self.client, &auth.credentials).await {
             Ok(Round::Over(proved)) => proved,
             Ok(Round::GoesOn(more)) => {

@@ -6,6 +6,7 @@ use gridlane_xrd::ErrorCode;
 use crate::root::places::Context;
 use gridlane_front::access_log::timestamp;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
+use gridlane_front::root::identity;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The version of XRootD that it behaves like, and its own. Clients take what begins with `v` and a number for a
@@ -53,8 +54,10 @@ fn value(context: &Context, key: &str) -> Option<String> {
         "sitename" => service.front.root.site_name.clone()?,
         "start" => started(service.front.started_s),
         "sysid" => format!("s-{} {}", id(), id()),
-        // By a key that the client gives both servers; delegated credentials are not taken, so that `tpcdlg` is not known.
+        // By a key that the client gives both servers.
         "tpc" => "1".to_owned(),
+        // Or by a proxy that the client lends; elsewhere the name is not known, which says no.
+        "tpcdlg" if identity::takes_proxies(context.front()) => "gsi".to_owned(),
         "version" => VERSION.to_owned(),
         _ => return None,
     })

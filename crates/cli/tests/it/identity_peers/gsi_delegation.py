@@ -1,0 +1,19 @@
+"""Asks for a copy with a proxy that is not lent, as no client does that keeps to the rules. Prints what the server says.
+
+Usage: gsi_delegation.py TARGET SOURCE
+"""
+
+import sys
+
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+
+target, source = sys.argv[1:]
+authority, _, path = source.removeprefix("root://").partition("/")
+asked = f"tpc.dlgon=1&tpc.dlg={authority}&tpc.src={authority}&tpc.lfn=/{path.lstrip('/')}&tpc.stage=copy"
+file = client.File()
+status, _ = file.open(f"{target}?{asked}", OpenFlags.NEW)
+if not status.ok:
+    sys.exit(f"refused at once: {status.message}")
+status, _ = file.sync()
+print(status.message)
