@@ -303,6 +303,20 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
         );
         findings.push(judged("certificate", text));
     }
+    if let Some(keys) = &found.shared_keys {
+        findings.push(match keys.count(machine) {
+            Ok(count) => {
+                let text =
+                    format!("{}: {count}, for servers of root:// that ask for one", keys.file.display());
+                Finding::ok("shared keys", text)
+            }
+            Err(wrong) => Finding::note(
+                "shared keys",
+                wrong,
+                "servers that ask for one will not let this user in by it",
+            ),
+        });
+    }
     findings.extend(
         found
             .passed_over

@@ -27,6 +27,21 @@ pub struct Tokens {
     pub scope: Option<String>,
 }
 
+/// An answer without a token that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The reason.
+    pub refusal: Refusal,
+    /// The refresh token that is in it all the same: the one that was used may be good no longer.
+    pub refresh: Option<Secret>,
+}
+
+impl From<Refusal> for Unusable {
+    fn from(refusal: Refusal) -> Unusable {
+        Unusable { refusal, refresh: None }
+    }
+}
+
 /// An issuer's reason for giving nothing, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerWords {
@@ -78,19 +93,16 @@ pub fn read_tokens(
     body: &[u8],
     call: &Call,
     now_s: i64,
-) -> Result<Result<Tokens, IssuerWords>, Refusal> {
+) -> Result<Result<Tokens, IssuerWords>, Unusable> {
     let answer = match object(status, body, call)? {
         Ok(answer) => answer,
         Err(words) => return Ok(Err(words)),
     };
-    let access = token(&answer, "access_token", limits::TOKEN_BYTES_MAX)?
-        .ok_or_else(|| malformed("there is no token in it"))?;
-    // RFC 6749, 7.1: a token of a kind that is not understood must not be used. RFC 8693, 2.2.1: `N_A` is of no kind.
-    let kind = json::text(&answer, "token_type", WHAT)?.unwrap_or("bearer");
-    if !kind.eq_ignore_ascii_case("bearer") && kind != "N_A" {
-        return Err(malformed("its token is of another type than Bearer"));
-    }
     let refresh = token(&answer, "refresh_token", limits::REFRESH_TOKEN_BYTES_MAX)?;
+    let access = match access_token(&answer) {
+        Ok(access) => access,
+        Err(refusal) => return Err(Unusable { refusal, refresh }),
+    };
     let said_s = seconds(&answer, "expires_in");
     let lasts_s = said_s.or_else(|| {
         let left_s = end_of_jwt_s(access.expose())?.saturating_sub(now_s);
@@ -100,6 +112,17 @@ pub fn read_tokens(
     let scope =
         json::text(&answer, "scope", WHAT).ok().flatten().map(shown).filter(|scope| !scope.is_empty());
     Ok(Ok(Tokens { access, lasts_s, refresh, scope }))
+}
+
+fn access_token(answer: &Map<String, Value>) -> Result<Secret, Refusal> {
+    let access = token(answer, "access_token", limits::TOKEN_BYTES_MAX)?
+        .ok_or_else(|| malformed("there is no token in it"))?;
+    // RFC 6749, 7.1: a token of a kind that is not understood must not be used. RFC 8693, 2.2.1: `N_A` is of no kind.
+    let kind = json::text(answer, "token_type", WHAT)?.unwrap_or("bearer");
+    if !kind.eq_ignore_ascii_case("bearer") && kind != "N_A" {
+        return Err(malformed("its token is of another type than Bearer"));
+    }
+    Ok(access)
 }
 
 /// The object of an answer that is 200, or the issuer's words of one that is not.

@@ -23,7 +23,7 @@ mod provider;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{IssuerWords, Tokens, read_tokens};
+pub use answer::{IssuerWords, Tokens, Unusable, read_tokens};
 pub use call::{Call, Client, Grant, TokenType, device_call, token_call};
 pub use device::{DeviceFlow, DeviceGrant, Step, read_device};
 pub use provider::{Provider, documents, read_provider};

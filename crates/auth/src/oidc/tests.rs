@@ -38,7 +38,7 @@ fn refresh_call() -> Call {
     call(Grant::Refresh(&Secret::new("refresh-secret")))
 }
 
-fn read(status: u16, body: &Value) -> Result<Result<Tokens, IssuerWords>, crate::Refusal> {
+fn read(status: u16, body: &Value) -> Result<Result<Tokens, IssuerWords>, Unusable> {
     read_tokens(status, body.to_string().as_bytes(), &refresh_call(), 1000)
 }
 
@@ -146,8 +146,14 @@ fn tokens_are_read() {
         json!({"access_token": "abc", "refresh_token": "a b"}),
         json!({"access_token": "a".repeat(limits::TOKEN_BYTES_MAX + 1)}),
     ] {
-        assert_eq!(read(200, &bad).unwrap_err().cause, Cause::Malformed);
+        assert_eq!(read(200, &bad).unwrap_err().refusal.cause, Cause::Malformed);
     }
+    // The refresh token that was used may be good no longer: that of such an answer is not lost.
+    let half = json!({"access_token": "a b", "refresh_token": "r2"});
+    assert_eq!(read(200, &half).unwrap_err().refresh.as_ref().map(Secret::expose), Some("r2"));
+    let kind = json!({"access_token": "abc", "token_type": "mac", "refresh_token": "r3"});
+    assert_eq!(read(200, &kind).unwrap_err().refresh.as_ref().map(Secret::expose), Some("r3"));
+    assert_eq!(read(200, &json!({"refresh_token": "a b"})).unwrap_err().refresh, None);
 }
 
 #[test]
@@ -164,11 +170,11 @@ fn refusals_are_told_in_the_issuers_words_without_its_secrets() {
     let piece = json!({"error": "invalid_grant", "error_description": format!("no {}", "x".repeat(80))});
     assert_eq!(read(401, &piece).unwrap().unwrap_err().description.unwrap(), "no …");
     assert!(read(200, &json!({"error": "slow_down"})).unwrap().unwrap_err().is_too_often());
-    assert_eq!(read(503, &json!({"error": "server_error"})).unwrap_err().cause, Cause::Unavailable);
+    assert_eq!(read(503, &json!({"error": "server_error"})).unwrap_err().refusal.cause, Cause::Unavailable);
     assert!(read(500, &json!({"error": "invalid_grant"})).unwrap().is_err());
-    assert_eq!(read(502, &json!("<html>")).unwrap_err().cause, Cause::Unavailable);
-    assert_eq!(read(429, &json!({})).unwrap_err().cause, Cause::Unavailable);
-    assert_eq!(read(404, &json!({})).unwrap_err().cause, Cause::Malformed);
+    assert_eq!(read(502, &json!("<html>")).unwrap_err().refusal.cause, Cause::Unavailable);
+    assert_eq!(read(429, &json!({})).unwrap_err().refusal.cause, Cause::Unavailable);
+    assert_eq!(read(404, &json!({})).unwrap_err().refusal.cause, Cause::Malformed);
     let long = vec![b' '; limits::LOGIN_ANSWER_BYTES_MAX + 1];
     assert!(read_tokens(200, &long, &refresh_call(), 0).is_err());
 }

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -263,6 +264,21 @@ fn a_login_that_is_over_says_why() {
     site.list().ok();
 }
 
+/// Of an answer whose access token cannot be used the next refresh token is kept: the one before is good no longer.
+#[test]
+fn half_of_an_answer_costs_no_login() {
+    let site = Site::start(&[("f", 10)]);
+    site.logged_in(1);
+    until("the token has ended", || site.stored()["access_token"]["ends_s"].as_i64().unwrap() <= now_s());
+    {
+        let mut state = site.logins.state();
+        (state.garbled, state.lifetime_s) = (1, 3600);
+    }
+    refused(site.list(), 1, "peer", false, &["its access_token is not written as tokens are"]);
+    site.list().ok();
+    assert_eq!(site.grants(), ["device_code", "refresh_token", "refresh_token"]);
+}
+
 /// A command that is done while a renewal runs waits for it: the next refresh token would be lost.
 #[test]
 fn a_command_does_not_end_between_an_answer_and_its_file() {
@@ -277,6 +293,12 @@ fn a_command_does_not_end_between_an_answer_and_its_file() {
     let mut said = vec![0; 1_000_000];
     cat.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_ne!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());
+    // All is read, and yet it does not end.
+    let read = Instant::now();
+    until("it goes on for half a second", || {
+        assert!(cat.try_wait().unwrap().is_none(), "it has ended without the next token");
+        read.elapsed() > Duration::from_millis(500)
+    });
     site.logins.state().is_held = false;
     assert!(cat.wait().unwrap().success());
     assert_eq!(site.stored()["refresh_token"].as_str(), site.logins.state().refresh.as_deref());

@@ -126,6 +126,14 @@ fn gridlane_shows_a_shared_key_to_xrootd() {
     let open = changed(&scratch, "open", &keys, str::to_owned);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs::set_permissions(&open, mode).unwrap();
+    let doctor = |keytab: Option<&Path>| {
+        let mut command = gridlane();
+        command.arg("doctor").env_remove("GRIDLANE_NO_CREDENTIALS").env("HOME", &home);
+        command.args(keytab.map(|file| format!("--sss-keytab={}", file.display())));
+        run(command)
+    };
+    doctor(None).says(&["shared keys", "/.xrd/sss.keytab: 1, for servers of root://"]);
+    doctor(Some(&open)).says(&["shared keys", "chmod 600"]);
     let missing = scratch.join("missing");
     for (keytab, fault, words) in [
         (&with_other_key(&scratch, &keys), "caller", &["decrypt"][..]),

@@ -3,7 +3,7 @@
 //! `--sss-keytab`, then `GRIDLANE_SSS_KEYTAB`, `XrdSecSSSKT` and `XrdSecsssKT`, then `~/.xrd/sss.keytab`. It is read at each login, so that a key that
 //! was replaced counts at once; what is wrong with it is told where a server asks for it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridlane_auth::sss::Keytab;
@@ -32,6 +32,25 @@ impl Search<'_> {
     }
 }
 
+/// The keys that a file has now, or what is wrong with it.
+fn read(machine: &dyn Machine, file: &Path) -> Result<Keytab, String> {
+    let place = file.display();
+    let content = machine.read(file, false).map_err(|cause| format!("{place}: {cause}"))?;
+    let content = content.ok_or_else(|| format!("{place} is not there"))?;
+    if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
+        return Err(format!("{place} can be read or changed by others (mode {mode:03o}): chmod 600 {place}"));
+    }
+    let text = std::str::from_utf8(&content.bytes).map_err(|_| format!("{place} is no text"))?;
+    Keytab::parse(text).map_err(|error| format!("{place}: {}", error.message()))
+}
+
+impl FoundKeys {
+    /// The number of its keys, or what is wrong with it.
+    pub(crate) fn count(&self, machine: &dyn Machine) -> Result<usize, String> {
+        read(machine, &self.file).map(|keys| keys.keys().len())
+    }
+}
+
 /// The keys that the file has now.
 pub(super) struct LiveKeys {
     pub(super) file: PathBuf,
@@ -44,15 +63,6 @@ impl SharedKeys for LiveKeys {
     }
 
     fn keys(&self) -> Result<Keytab, String> {
-        let place = self.place();
-        let content = self.machine.read(&self.file, false).map_err(|cause| format!("{place}: {cause}"))?;
-        let content = content.ok_or_else(|| format!("{place} is not there"))?;
-        if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
-            return Err(format!(
-                "{place} can be read or changed by others (mode {mode:03o}): chmod 600 {place}"
-            ));
-        }
-        let text = std::str::from_utf8(&content.bytes).map_err(|_| format!("{place} is no text"))?;
-        Keytab::parse(text).map_err(|error| format!("{place}: {}", error.message()))
+        read(&*self.machine, &self.file)
     }
 }

@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::oidc::{
-    Call, Client, DeviceGrant, Grant, IssuerWords, Provider, Tokens, device_call, documents, read_device,
-    read_provider, read_tokens, token_call,
+    Call, Client, DeviceGrant, Grant, IssuerWords, Provider, Tokens, Unusable, device_call, documents,
+    read_device, read_provider, read_tokens, token_call,
 };
 use gridlane_auth::{Cause, Refusal};
 use gridlane_core::limits::{ISSUER_DOCUMENT_BYTES_MAX, LOGIN_ANSWER_BYTES_MAX, LOGIN_ANSWER_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
 use gridlane_net::{Dialer, Proxies};
 use gridlane_peer::http;
 
@@ -17,6 +17,25 @@ pub struct Issuer {
     way: Way,
     /// Where its services are.
     pub(super) provider: Provider,
+}
+
+/// Why there are no tokens.
+pub(super) struct NoTokens {
+    pub(super) error: Error,
+    /// A refresh token that came with others that cannot be used.
+    pub(super) refresh: Option<Secret>,
+}
+
+impl From<Error> for NoTokens {
+    fn from(error: Error) -> NoTokens {
+        NoTokens { error, refresh: None }
+    }
+}
+
+impl From<NoTokens> for Error {
+    fn from(none: NoTokens) -> Error {
+        none.error
+    }
 }
 
 /// The way to an issuer, without credentials of anybody: what is sent is in the request.
@@ -91,10 +110,13 @@ impl Issuer {
         grant: Grant<'_>,
         scope: Option<&str>,
         audience: Option<&str>,
-    ) -> Result<std::result::Result<Tokens, IssuerWords>> {
+    ) -> std::result::Result<std::result::Result<Tokens, IssuerWords>, NoTokens> {
         let call = token_call(&self.provider, client, grant, scope, audience);
         let (status, body) = self.ask(&call).await?;
-        read_tokens(status, &body, &call, now_s()).map_err(|refusal| misunderstood(refusal, &call.url))
+        read_tokens(status, &body, &call, now_s()).map_err(|Unusable { refusal, refresh }| NoTokens {
+            error: misunderstood(refusal, &call.url),
+            refresh,
+        })
     }
 
     /// Asks for tokens; the issuer's words are an error.
@@ -104,9 +126,9 @@ impl Issuer {
         grant: Grant<'_>,
         scope: Option<&str>,
         audience: Option<&str>,
-    ) -> Result<Tokens> {
+    ) -> std::result::Result<Tokens, NoTokens> {
         let answer = self.try_tokens(client, grant, scope, audience).await?;
-        answer.map_err(|words| refused(&words, &self.provider.token))
+        answer.map_err(|words| refused(&words, &self.provider.token).into())
     }
 
     /// Sends a request: once, on a connection of its own, and to no other server.

@@ -8,7 +8,7 @@ use gridlane_auth::oidc::{
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret};
 use gridlane_net::Dialer;
 
-use super::issuer::{Issuer, now_s, refused};
+use super::issuer::{Issuer, NoTokens, now_s, refused};
 use super::settling::Unsettled;
 use super::store::{Access, Login, Store, judge_name};
 
@@ -85,8 +85,8 @@ async fn allowed(issuer: &Issuer, client: &Client, grant: &DeviceGrant) -> Resul
                 Ok(Ok(tokens)) => return Ok(tokens),
                 Ok(Err(words)) if flow.pending(&words, began.elapsed()) => {}
                 Ok(Err(words)) => return Err(not_allowed(&words, issuer, grant)),
-                Err(error) if error.is_retryable() => flow.unreached(began.elapsed()),
-                Err(error) => return Err(error),
+                Err(none) if none.error.is_retryable() => flow.unreached(began.elapsed()),
+                Err(none) => return Err(none.error),
             },
         }
     }
@@ -153,16 +153,26 @@ pub async fn renew(
     let unsettled = Unsettled::begin()?;
     // Without a scope a refresh token gives what it was given with (RFC 6749, 6).
     let scope = login.scope.as_deref().filter(|_| login.is_client);
-    let tokens = issuer.tokens(&login.client, grant, scope, login.audience.as_deref()).await?;
-    *provider = Some(issuer.provider);
-    login.take(tokens, now_s());
-    let access = login.access.clone();
+    let answer = issuer.tokens(&login.client, grant, scope, login.audience.as_deref()).await;
+    let outcome = match answer {
+        Ok(tokens) => {
+            login.take(tokens, now_s());
+            *provider = Some(issuer.provider);
+            login.access.clone().ok_or_else(|| Error::new(ErrorKind::Other, "the issuer gave no token"))
+        }
+        Err(NoTokens { error, refresh: None }) => return Err(error),
+        // Of an answer whose access token cannot be used the refresh token counts all the same.
+        Err(NoTokens { error, refresh }) => {
+            login.refresh = refresh;
+            Err(error)
+        }
+    };
     let stored = room.fill(&login);
     drop(unsettled);
     stored.map_err(|error| {
         error.more("the refresh token that was used may be good no longer").hint(Hint::LogIn)
     })?;
-    access.ok_or_else(|| Error::new(ErrorKind::Other, "the issuer gave no token"))
+    outcome
 }
 
 /// Exchanges an access token for another one: with fewer scopes, or for other servers (RFC 8693). The result is stored
@@ -177,5 +187,5 @@ pub async fn exchange(
     audience: Option<&str>,
 ) -> Result<Tokens> {
     let issuer = Issuer::find(dialer, issuer).await?;
-    issuer.tokens(client, Grant::Exchange { subject, wanted }, scope, audience).await
+    Ok(issuer.tokens(client, Grant::Exchange { subject, wanted }, scope, audience).await?)
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{
-    THIRD_PARTY_RENEWAL_INTERVAL, THIRD_PARTY_RENEWALS_IN_VAIN_MAX, THIRD_PARTY_RENEWALS_MAX,
+    THIRD_PARTY_FRESH, THIRD_PARTY_RENEWAL_INTERVAL, THIRD_PARTY_RENEWALS_IN_VAIN_MAX,
+    THIRD_PARTY_RENEWALS_MAX,
 };
 use gridlane_core::{Backoff, Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::third_party::SOURCES_FIELD;
@@ -439,6 +440,7 @@ impl Initiator {
         };
         let (mut backoff, mut waited, mut ran) = (Backoff::new(), Duration::ZERO, Ran::default());
         let mut renewals = Renewals::default();
+        let mut asked = Instant::now();
         let ended = loop {
             match attempt.run(client, telling, &mut ran, stop.as_mut()).await {
                 Err(Failed::Busy(error)) if waited < options.patience => {
@@ -452,18 +454,20 @@ impl Initiator {
                     }
                 }
                 Err(Failed::Way(error)) if error.kind() == ErrorKind::Denied => {
-                    let next = Self::renew(&mut attempt, task, looked, ran, &mut renewals, error);
+                    let is_fresh = asked.elapsed() < THIRD_PARTY_FRESH;
+                    let next = Self::renew(&mut attempt, task, looked, (ran, is_fresh), &mut renewals, error);
                     match tokio::select! { biased; () = stop.as_mut() => Err(stopped()), next = next => next }
                     {
-                        Ok(()) => {}
+                        Ok(()) => asked = Instant::now(),
                         Err(error) => break Err(Failed::Way(error)),
                     }
                 }
                 Err(Failed::File(error)) if error.kind() == ErrorKind::Denied => {
-                    let next = Self::renew(&mut attempt, task, looked, ran, &mut renewals, error);
+                    let is_fresh = asked.elapsed() < THIRD_PARTY_FRESH;
+                    let next = Self::renew(&mut attempt, task, looked, (ran, is_fresh), &mut renewals, error);
                     match tokio::select! { biased; () = stop.as_mut() => Err(stopped()), next = next => next }
                     {
-                        Ok(()) => {}
+                        Ok(()) => asked = Instant::now(),
                         Err(error) => break Err(Failed::File(error)),
                     }
                 }
@@ -514,7 +518,7 @@ impl Initiator {
         attempt: &mut Attempt<'_>,
         task: &Task<'_>,
         looked: &Looked,
-        ran: Ran,
+        (ran, is_fresh): (Ran, bool),
         renewals: &mut Renewals,
         refused: Error,
     ) -> Result<()> {
@@ -523,7 +527,8 @@ impl Initiator {
         }
         let (mut next, mut is_another) = (Vec::new(), false);
         for (url, before) in attempt.passive().into_iter().zip(&attempt.credentials) {
-            match renewed(task.client, url, attempt.mode, attempt.size_bytes, before.as_ref()).await {
+            match renewed(task.client, url, attempt.mode, attempt.size_bytes, before.as_ref(), is_fresh).await
+            {
                 Ok((found, renewal)) => {
                     is_another |= matches!(renewal, Renewal::Another);
                     if let Renewal::Over(_) = renewal {

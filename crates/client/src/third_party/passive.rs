@@ -23,19 +23,23 @@ pub(super) struct Credential {
 }
 
 /// Finds a credential in place of one that the passive server has refused, in mid-copy or before; what there is instead. A macaroon
-/// is always another one.
+/// is always another one, and no better than one that is fresh (`is_fresh`).
 pub(super) async fn renewed(
     client: &Client,
     url: &Url,
     mode: Mode,
     size_bytes: Option<u64>,
     refused: Option<&Secret>,
+    is_fresh: bool,
 ) -> Result<(Credential, Renewal)> {
     let token = refused.and_then(|value| value.expose().strip_prefix("Bearer ").map(Secret::new));
     let has_token = !matches!(client.credentials.token(), Ok(None));
-    if let Some(token) = token.filter(|_| has_token)
-        && let renewal @ (Renewal::Over(_) | Renewal::Same) = client.credentials.renew_token(&token)
-    {
+    let renewal = match token.filter(|_| has_token) {
+        Some(token) => client.credentials.renew_token(&token),
+        None if is_fresh => Renewal::Same,
+        None => Renewal::Another,
+    };
+    if let Renewal::Over(_) | Renewal::Same = renewal {
         return Ok((Credential { value: refused.cloned(), lacks: None }, renewal));
     }
     let found = credential(client, url, mode, size_bytes).await?;

@@ -53,6 +53,8 @@ pub const THIRD_PARTY_MACAROON_BYTES_PER_S: u64 = 5_000_000;
 pub const THIRD_PARTY_RENEWALS_MAX: u32 = 1024;
 /// And so many since more bytes of it were told of: an active server tells how far it is every few seconds, and may be refused before.
 pub const THIRD_PARTY_RENEWALS_IN_VAIN_MAX: u32 = 2;
+/// A macaroon that is refused within this time has not ended meanwhile: another one would be refused as well.
+pub const THIRD_PARTY_FRESH: Duration = Duration::from_secs(10);
 /// The least time between two of them.
 pub const THIRD_PARTY_RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Users whose connections to other servers are kept apart, and remembered.

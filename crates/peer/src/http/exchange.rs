@@ -113,9 +113,19 @@ impl Client {
         reached: Reached<'a>,
     ) -> Boxed<'a, Result<Connected>> {
         Box::pin(async move {
-            let user = User::of(&self.credentials, origin, url);
-            let home = self.pool.home(self.route(url, &user)?, purpose).await;
-            self.connect_home(url, home, user, fresh, reached).await
+            let mut has_renewed = false;
+            loop {
+                let user = User::of(&self.credentials, origin, url);
+                let home = self.pool.home(self.route(url, &user)?, purpose).await;
+                let identity = home.key().identity().id();
+                match self.connect_home(url, home, user, fresh, reached).await {
+                    // With TLS 1.2 servers refuse a certificate in the handshake.
+                    Err(error) if !has_renewed && self.has_renewed_certificate(&error, identity) => {
+                        has_renewed = true;
+                    }
+                    outcome => return outcome,
+                }
+            }
         })
     }
 

@@ -14,5 +14,6 @@ mod forwarded;
 mod identity;
 mod pool;
 mod proxies;
+mod refused_handshakes;
 mod root;
 mod root_credentials;
