@@ -361,7 +361,12 @@ fn a_copy_outlives_its_proxy() {
     let of_tree = |proxy: &Path, to: &Path| {
         let mut command =
             limited(cp_r(server.url_over("root", "/tree/").replace("127.0.0.1", "localhost"), to));
-        command.args(["--parallel", "2", "--update"]).arg("--cert").arg(proxy).arg("--ca").arg(pki.join("ca/cert.pem"));
+        command
+            .args(["--parallel", "2", "--update"])
+            .arg("--cert")
+            .arg(proxy)
+            .arg("--ca")
+            .arg(pki.join("ca/cert.pem"));
         Running::start(command)
     };
     let (tree, other_tree) = (scratch.join("tree"), scratch.join("other-tree"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridlane_core::{Checksum, ChecksumKind};
+use gridlane_core::{Checksum, ChecksumKind, Secret};
 use gridlane_engine::{Event, Observer};
 use gridlane_net::tls::Trust;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -426,7 +426,13 @@ async fn a_refused_copy_is_not_asked_for_again_without_another_credential() {
     let error = Error::new(ErrorKind::Denied, "the token expired");
     let client = crate::connect(Trust::default());
     let url = Url::parse_absolute("https://se.example/f").unwrap();
-    let found = renewed(&client, &url, Mode::Pull, None, None).await.unwrap();
+    let found = renewed(&client, &url, Mode::Pull, None, None, false).await.unwrap();
     assert!(matches!(found.1, Renewal::Same) && found.0.value.is_none());
     assert_eq!(found.1.explain(error.clone()).message(), error.message());
+    // One that was got a moment ago is refused for another reason than its age.
+    let macaroon = Secret::new("Bearer macaroon");
+    let fresh = renewed(&client, &url, Mode::Pull, None, Some(&macaroon), true).await.unwrap();
+    assert!(matches!(fresh.1, Renewal::Same) && fresh.0.value == Some(macaroon.clone()));
+    let old = renewed(&client, &url, Mode::Pull, None, Some(&macaroon), false).await.unwrap();
+    assert!(matches!(old.1, Renewal::Another));
 }
