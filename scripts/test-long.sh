@@ -107,7 +107,7 @@ timing() {
 
 rustls() {
     # shellcheck disable=SC2086
-    cargo test --workspace --locked --no-default-features --no-fail-fast -- --test-threads 6 $skipped || return 1
+    cargo test --workspace --locked --no-default-features --features gridlane-cli/gsi --no-fail-fast -- --test-threads 6 $skipped || return 1
 }
 
 fuzz() {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "gsi")]
 use std::fs;
+#[cfg(feature = "gsi")]
 use std::path::PathBuf;
 #[cfg(feature = "gsi")]
 use std::sync::Arc;
@@ -35,11 +36,6 @@ impl Host {
     }
 }
 
-/// The files of the certificate and its key.
-pub(super) fn files(root: &RootSettings, own: &Certificate) -> (PathBuf, PathBuf) {
-    root.gsi_files.clone().unwrap_or_else(|| (own.cert.clone(), own.key.clone()))
-}
-
 /// Reads them, where clients' certificates count (`counts`) and gsi is not left out by the configuration. A certificate
 /// without an RSA key is an error only where gsi is asked for.
 pub(super) fn host(root: &RootSettings, counts: bool, own: &Certificate) -> Result<Host> {
@@ -49,7 +45,7 @@ pub(super) fn host(root: &RootSettings, counts: bool, own: &Certificate) -> Resu
     }
     #[cfg(feature = "gsi")]
     {
-        let (cert, key) = files(root, own);
+        let (cert, key) = root.gsi_files.clone().unwrap_or_else(|| (own.cert.clone(), own.key.clone()));
         let read = |path: &PathBuf| {
             fs::read(path).map_err(|cause| wrong(format!("cannot read {}: {cause}", path.display())))
         };
