@@ -96,7 +96,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     }
     // The names that could stand there are in the message.
     let file: File = file::parse(text)?;
-    let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
+    let root = file.root.unwrap_or_default().checked().map_err(|error| error.endpoint("[root]"))?;
     let auth = file.auth.map(AuthTable::checked).transpose().map_err(|error| {
         let inner = error.endpoint_text().map(str::to_owned);
         error.endpoint(inner.unwrap_or_else(|| "[auth]".to_owned()))
@@ -111,7 +111,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());
     let ruled = (auth.is_some() || !rules.is_empty()).then_some(grants_changes);
     let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
-    let (root, auth) = (root.unwrap_or_default(), auth.unwrap_or_default());
+    let auth = auth.unwrap_or_default();
     if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Ztn)) && !auth.takes_bearers() {
         let what = "auth is \"ztn\", and no token counts: add [[auth.issuer]] or macaroon-secrets to [auth]";
         return Err(wrong(what.to_owned()).endpoint("[root]"));
@@ -143,7 +143,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
 }
 
 /// The settings for root:// alone.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RootTable {
     enabled: Option<bool>,
@@ -425,8 +425,10 @@ mod tests {
     #[test]
     fn settings_over_root() {
         let root = |table: &str| read(table, DEFAULTS).map(|tables| tables.root);
-        assert_eq!(root("").unwrap(), RootSettings::default());
-        assert_eq!(root("[root]\n").unwrap(), RootSettings::default());
+        let usual = RootSettings { takes_proxies: true, ..RootSettings::default() };
+        assert_eq!(root("").unwrap(), usual);
+        assert_eq!(root("[root]\n").unwrap(), usual);
+        assert!(!root("[root]\ndelegation = false\n").unwrap().takes_proxies);
         let said = root("[root]\nenabled = false\nauth = \"unix\"\nsitename = \"SITE-X\"\n").unwrap();
         assert_eq!(
             (said.is_enabled, said.auth, said.site_name.as_deref()),
