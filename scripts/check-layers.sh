@@ -44,6 +44,9 @@ allowed() {
     engine) echo core dav plan read xrd auth sys share net store peer ;;
     client) echo core dav plan read xrd auth sys share net store peer engine ;;
     delegation) echo core auth net sys ;;
+    jobs) echo core ;;
+    dispatch) echo core jobs ;;
+    jobstore) echo core auth net sys delegation jobs ;;
     front) echo core dav xrd auth gsi sys share net store ;;
     server) echo core dav xrd auth sys share net store peer engine client front ;;
     cli) echo core config dav plan read xrd auth gsi sys share net store peer engine client front server wan ;;
@@ -72,7 +75,7 @@ done
 # --- Pure means pure ------------------------------------------------------------------------------
 impure='tokio|mio|socket2|rustix|nix|hyper|rustls|ring|async-std|async-io|smol|polling|futures-executor|reqwest'
 effects='std::(net::(Tcp|Udp)|fs\b|thread|process)|(Instant|SystemTime)::now|std::os::unix::net'
-for crate in core dav plan read xrd auth; do
+for crate in core dav plan read xrd auth jobs dispatch; do
     all=$(tree "$crate")
     # On one line.
     # shellcheck disable=SC2086

@@ -2,6 +2,9 @@
 
 mod credentials;
 mod disk_cache;
+mod dispatch;
+mod jobs;
+mod jobstore;
 mod reading;
 mod third_party;
 
@@ -9,6 +12,9 @@ use std::time::Duration;
 
 pub use credentials::*;
 pub use disk_cache::*;
+pub use dispatch::*;
+pub use jobs::*;
+pub use jobstore::*;
 pub use reading::*;
 pub use third_party::*;
 

@@ -1,6 +1,7 @@
 //! Where sealed records are kept.
 
 use std::fmt;
+use std::sync::Arc;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
 
@@ -85,4 +86,23 @@ pub trait Store: Send + Sync {
 
     /// The names of all records of a kind, in order.
     fn names(&self, kind: Kind) -> Result<Vec<String>>;
+}
+
+/// The same store, for several that use it.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn put(&self, id: &RecordId, sealed: &[u8]) -> Result<()> {
+        (**self).put(id, sealed)
+    }
+
+    fn get(&self, id: &RecordId) -> Result<Option<Vec<u8>>> {
+        (**self).get(id)
+    }
+
+    fn remove(&self, id: &RecordId) -> Result<bool> {
+        (**self).remove(id)
+    }
+
+    fn names(&self, kind: Kind) -> Result<Vec<String>> {
+        (**self).names(kind)
+    }
 }

@@ -23,6 +23,7 @@ mod credentials;
 mod delegation;
 mod fields;
 mod heads;
+mod jobs;
 mod logins;
 mod names;
 mod reading;
@@ -126,6 +127,7 @@ targets! {
     certificates::certificates, 3000;
     certificates::trust_directory, 1000;
     delegation::delegation, 5000;
+    jobs::submission, 5000;
     tls::tls_records, 1000;
     reading::format_hints, 20000;
     reading::sparse_index, 5000;

@@ -43,7 +43,7 @@ smoke! {
     token issuer_documents
     gsi
     certificates trust_directory
-    delegation
+    delegation submission
     tls_records
     format_hints sparse_index
 }

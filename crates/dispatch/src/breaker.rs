@@ -1,0 +1,289 @@
+//! Circuit breakers: what fails again and again is tried by one file at a time, and not by all.
+//!
+//! Each path and each storage has one. It opens after [`BREAKER_FAILURES`] failures one after the other, while no bytes move. Then
+//! one file at a time is started, as a probe, after pauses that grow and differ by chance. It closes with the first byte that a probe
+//! moves: everything goes on, with the concurrency that there was.
+//!
+//! ```text
+//!           4 failures in a row                    the pause is over
+//!  closed ────────────────────▶ open, no start ◀──────────────────▶ open, one probe
+//!    ▲                                                   fails            │ bytes move
+//!    └────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use std::time::Duration;
+
+use gridlane_core::limits::{
+    BREAKER_ALIVE, BREAKER_FAILURES, BREAKER_HOPE, BREAKER_PAUSE, BREAKER_PAUSE_MAX, RETRY_PAUSE,
+};
+use gridlane_core::{ErrorKind, Fault, Time};
+use gridlane_jobs::FileId;
+
+use crate::random::Random;
+
+/// An end of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where the file is.
+    Source,
+    /// Where it goes.
+    Destination,
+}
+
+/// The place of a failure, which says what else would fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The file alone: it is not there, exists already, has a wrong checksum.
+    File,
+    /// The path between the storages: no connection, it broke, nothing came.
+    Path,
+    /// A storage: it cannot be reached from here, has no room, is too busy, answers with errors.
+    Storage(Side),
+    /// The user's rights or credentials.
+    User,
+    /// This service.
+    Local,
+}
+
+impl Class {
+    /// The class of an error: of a request to one storage, or (`None`) of the copy between both.
+    pub fn of(kind: ErrorKind, fault: Fault, side: Option<Side>) -> Class {
+        if fault == Fault::Local || fault == Fault::Internal {
+            return Class::Local;
+        }
+        match (kind, side) {
+            (ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Protocol, Some(side)) => {
+                Class::Storage(side)
+            }
+            (ErrorKind::LocalIo, Some(side)) => Class::Storage(side),
+            (ErrorKind::Network | ErrorKind::Timeout, None) => Class::Path,
+            (ErrorKind::Denied, _) => Class::User,
+            _ => Class::File,
+        }
+    }
+}
+
+/// A copy that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What failed.
+    pub class: Class,
+    /// Another attempt could help (fts3-rest 7.2).
+    pub is_recoverable: bool,
+    /// Attempts that have failed before.
+    pub attempts: u32,
+    /// Attempts after the first that its job allows.
+    pub retries: u32,
+    /// The pause that its job asks for.
+    pub retry_pause: Option<Duration>,
+    /// There is another replica, which was not tried yet.
+    pub has_replica: bool,
+}
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It waits again.
+    Retry {
+        /// For so long at the least.
+        after: Duration,
+        /// True if it counts as one of the attempts that its job allows. It does not when the path is down: the file is not at fault.
+        is_counted: bool,
+    },
+    /// The next replica is used.
+    OtherReplica,
+    /// It has failed for good.
+    GiveUp,
+}
+
+impl Failure {
+    /// What follows, where the path or a storage of it has been down for so long.
+    pub(crate) fn verdict(&self, down: Option<Duration>) -> Verdict {
+        if self.has_replica && self.class != Class::Local {
+            return Verdict::OtherReplica;
+        }
+        let is_elsewhere = matches!(self.class, Class::Path | Class::Storage(_) | Class::Local);
+        if down.is_some_and(|down| down < BREAKER_HOPE) && is_elsewhere && self.is_recoverable {
+            // The breaker says when it is tried again.
+            return Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
+        }
+        if self.is_recoverable && self.attempts < self.retries {
+            return Verdict::Retry { after: self.retry_pause.unwrap_or(RETRY_PAUSE), is_counted: true };
+        }
+        Verdict::GiveUp
+    }
+}
+
+/// The breaker of a path or a storage.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breaker {
+    /// Failures since bytes moved.
+    failures: u32,
+    alive_at: Option<Time>,
+    open: Option<Open>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    since: Time,
+    probe_at: Time,
+    pause: Duration,
+    probe: Option<FileId>,
+}
+
+impl Breaker {
+    /// Time since which it is open.
+    pub(crate) fn open_since(&self) -> Option<Time> {
+        self.open.as_ref().map(|open| open.since)
+    }
+
+    /// True if bytes moved lately.
+    pub(crate) fn is_alive(&self, now: Time) -> bool {
+        self.alive_at.is_some_and(|alive| now.since(alive) < BREAKER_ALIVE)
+    }
+
+    /// When the next probe may start: `Ok` now, `Err(None)` when the running one has ended.
+    pub(crate) fn may_start(&self, now: Time) -> Result<(), Option<Time>> {
+        match &self.open {
+            None => Ok(()),
+            Some(open) if open.probe.is_some() => Err(None),
+            Some(open) if open.probe_at > now => Err(Some(open.probe_at)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// A file starts; it is the probe if the breaker is open.
+    pub(crate) fn started(&mut self, file: FileId) {
+        if let Some(open) = &mut self.open {
+            open.probe = Some(file);
+        }
+    }
+
+    /// Bytes moved; true if it was open and is not any more.
+    pub(crate) fn alive(&mut self, now: Time) -> bool {
+        self.failures = 0;
+        self.alive_at = Some(now);
+        self.open.take().is_some()
+    }
+
+    /// A file that started at this time has failed because of it; true if it opens.
+    pub(crate) fn failed(&mut self, file: FileId, started: Time, now: Time, random: &mut Random) -> bool {
+        if let Some(open) = &mut self.open {
+            if open.probe == Some(file) {
+                open.probe = None;
+                open.probe_at = now + jittered(open.pause, random);
+                open.pause = (2 * open.pause).min(BREAKER_PAUSE_MAX);
+            }
+            return false;
+        }
+        // What broke off before it worked again says nothing of now.
+        if self.is_alive(now) && self.alive_at.is_some_and(|alive| started < alive) {
+            return false;
+        }
+        self.failures += 1;
+        if self.failures < BREAKER_FAILURES {
+            return false;
+        }
+        self.open(now, random);
+        true
+    }
+
+    /// Opens it.
+    pub(crate) fn open(&mut self, now: Time, random: &mut Random) {
+        let probe_at = now + jittered(BREAKER_PAUSE, random);
+        self.open = Some(Open { since: now, probe_at, pause: 2 * BREAKER_PAUSE, probe: None });
+    }
+
+    /// A file has ended otherwise: as a probe it has shown nothing, and another one may start.
+    pub(crate) fn ended(&mut self, file: FileId, now: Time) {
+        if let Some(open) = &mut self.open
+            && open.probe == Some(file)
+        {
+            open.probe = None;
+            open.probe_at = now;
+        }
+    }
+}
+
+/// Three quarters of a pause to all of it: brokers and paths that went down together do not come together.
+fn jittered(pause: Duration, random: &mut Random) -> Duration {
+    pause.mul_f64(0.75 + 0.25 * random.part())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_s(seconds: f64) -> Time {
+        Time::ZERO.plus_s(seconds)
+    }
+
+    #[test]
+    fn what_is_down_is_probed_by_one_file_at_a_time_and_is_back_at_once() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        for number in 0..3 {
+            assert!(!breaker.failed(FileId(number), at_s(0.0), at_s(1.0), &mut random));
+        }
+        assert!(breaker.failed(FileId(3), at_s(0.0), at_s(1.0), &mut random), "the fourth in a row");
+        for number in 4..50 {
+            assert!(
+                !breaker.failed(FileId(number), at_s(0.0), at_s(1.0), &mut random),
+                "the rest of the storm"
+            );
+        }
+        let (mut now, mut probes, mut longest) = (at_s(1.0), 0, Duration::ZERO);
+        while now < at_s(61.0) {
+            let Err(Some(at)) = breaker.may_start(now) else { panic!("no pause") };
+            longest = longest.max(at.since(now));
+            assert!(breaker.may_start(at).is_ok());
+            breaker.started(FileId(100 + probes));
+            assert_eq!(breaker.may_start(at), Err(None), "one at a time");
+            now = at + Duration::from_millis(10);
+            breaker.failed(FileId(100 + probes), at, now, &mut random);
+            probes += 1;
+        }
+        assert!(probes <= 12, "{probes} probes in a minute");
+        assert!(longest <= BREAKER_PAUSE_MAX, "{longest:?}");
+        assert!(breaker.alive(now));
+        assert!(breaker.may_start(now).is_ok());
+        for number in 0..50 {
+            let later = now + Duration::from_secs(1);
+            assert!(!breaker.failed(FileId(number), at_s(0.0), later, &mut random), "it broke off before");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_shows_nothing_is_followed_by_another() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        breaker.open(at_s(0.0), &mut random);
+        breaker.started(FileId(1));
+        breaker.ended(FileId(1), at_s(5.0));
+        assert!(breaker.may_start(at_s(5.0)).is_ok());
+    }
+
+    #[test]
+    fn classes_decide() {
+        let failure = Failure {
+            class: Class::Path,
+            is_recoverable: true,
+            attempts: 0,
+            retries: 1,
+            retry_pause: None,
+            has_replica: false,
+        };
+        let counted = Verdict::Retry { after: RETRY_PAUSE, is_counted: true };
+        let free = Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
+        assert_eq!(failure.verdict(None), counted);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None), Verdict::GiveUp);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(Duration::from_secs(60))), free);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(BREAKER_HOPE)), Verdict::GiveUp);
+        assert_eq!(Failure { has_replica: true, ..failure }.verdict(None), Verdict::OtherReplica);
+        let file = Failure { class: Class::File, is_recoverable: false, ..failure };
+        assert_eq!(file.verdict(Some(Duration::ZERO)), Verdict::GiveUp);
+        let class = |kind, side| Class::of(kind, Fault::Peer, side);
+        assert_eq!(class(ErrorKind::NotFound, Some(Side::Source)), Class::File);
+        assert_eq!(class(ErrorKind::Busy, Some(Side::Source)), Class::Storage(Side::Source));
+        assert_eq!(class(ErrorKind::Timeout, None), Class::Path);
+        assert_eq!(Class::of(ErrorKind::LocalIo, Fault::Local, None), Class::Local);
+    }
+}
