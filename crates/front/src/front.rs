@@ -11,6 +11,8 @@ use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
 use gridlane_share::RateLimit;
 use gridlane_share::budget::{Holder, Share};
+#[cfg(feature = "gsi")]
+use tokio::sync::Semaphore;
 
 use crate::access_log::{AccessLog, CopyRecord, timestamp};
 use crate::auth::chains::Chains;
@@ -54,6 +56,9 @@ pub struct Front {
     /// Turns of logins by certificate.
     #[cfg(feature = "gsi")]
     pub(crate) logins: Arc<Turns>,
+    /// Room for making the keys of proxies that clients are asked for.
+    #[cfg(feature = "gsi")]
+    pub(crate) lent_keys: Arc<Semaphore>,
     /// Settings of root:// alone.
     pub root: RootSettings,
     /// The log of requests.
@@ -76,6 +81,8 @@ pub(crate) struct Lasting {
     shared_keys_seen: Arc<Mutex<Seen>>,
     #[cfg(feature = "gsi")]
     logins: Arc<Turns>,
+    #[cfg(feature = "gsi")]
+    lent_keys: Arc<Semaphore>,
     /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
@@ -96,6 +103,8 @@ impl Lasting {
             shared_keys_seen: Arc::default(),
             #[cfg(feature = "gsi")]
             logins: Arc::new(Turns::new(gridlane_core::limits::LOGINS_BY_CERTIFICATE_MAX)),
+            #[cfg(feature = "gsi")]
+            lent_keys: Arc::new(Semaphore::new(gridlane_core::limits::LENT_KEYS_MADE_MAX)),
             generation: 0,
             buffers: Arc::default(),
             budgets: Arc::new(Budgets::new()),
@@ -140,6 +149,8 @@ impl Front {
             shared_keys_seen: lasting.shared_keys_seen,
             #[cfg(feature = "gsi")]
             logins: lasting.logins,
+            #[cfg(feature = "gsi")]
+            lent_keys: lasting.lent_keys,
             root: settings.root,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -168,6 +179,8 @@ impl Front {
             shared_keys_seen: Arc::clone(&self.shared_keys_seen),
             #[cfg(feature = "gsi")]
             logins: Arc::clone(&self.logins),
+            #[cfg(feature = "gsi")]
+            lent_keys: Arc::clone(&self.lent_keys),
             generation: self.chains.generation() + 1,
             buffers: Arc::clone(&self.data.buffers),
             budgets: Arc::clone(&self.budgets),

@@ -89,9 +89,8 @@ fn no_proxy(leaf: &Certificate) -> Refusal {
 /// DER, that one first, which are believed already. `spki` is the key that the proxy was asked for. The whole chain, the
 /// proxy first, in DER.
 ///
-/// The session says from whom it is. Its signature is looked at where its algorithm is one that proves anything here:
-/// XRootD's clients before 5.6 sign proxies with SHA-1, and whether that is good enough is for the servers to say that the
-/// proxy is shown to.
+/// The session says from whom it is. A signature with SHA-1, with which XRootD's clients before 5.6 sign proxies, is not looked at:
+/// whether it is good enough is for the servers to say that the proxy is shown to.
 ///
 /// # Errors
 /// Why it is not taken, in words for the client: not one certificate, another key, no proxy of this client, over.
@@ -131,7 +130,7 @@ fn judge_of_session(
         let (said, holder) = (shown(leaf.issuer()), shown(issuer.subject()));
         return refused(Cause::Untrusted, format!("it is a proxy of {said}, and came from {holder}"));
     }
-    if leaf.is_signed_acceptably() {
+    if !leaf.is_signed_with_sha1() {
         leaf.check_signature(issuer.spki())?;
     }
     if leaf.not_after_s() <= now_s {

@@ -257,9 +257,9 @@ impl Certificate {
         self.version
     }
 
-    /// True if its signature is made in a way that proves something.
-    pub(crate) fn is_signed_acceptably(&self) -> bool {
-        self.algorithm.is_some()
+    /// True if its signature is made with RSA and SHA-1, which proves nothing by itself.
+    pub(crate) fn is_signed_with_sha1(&self) -> bool {
+        self.algorithm.is_none() && self.algorithm_name == "1.2.840.113549.1.1.5"
     }
 
     /// True if the holder of this key has made it.

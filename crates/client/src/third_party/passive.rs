@@ -36,7 +36,7 @@ pub(super) async fn renewed(
     let has_token = !matches!(client.credentials.token(), Ok(None));
     let renewal = match token.filter(|_| has_token) {
         Some(token) => client.credentials.renew_token(&token),
-        None if is_fresh => Renewal::Same,
+        None if is_fresh && refused.is_some() => Renewal::Same,
         None => Renewal::Another,
     };
     if let Renewal::Over(_) | Renewal::Same = renewal {

@@ -81,9 +81,9 @@ impl LoginChain {
         LoginChain { delegated: Some(delegated), ..self }
     }
 
-    /// True if it is believed at this moment.
-    pub fn counts(&self, front: &Front) -> bool {
-        self.identity(front, now_s()).is_ok()
+    /// Why it is not believed at this moment; `None` if it is.
+    pub fn refusal(&self, front: &Front) -> Option<Refusal> {
+        self.identity(front, now_s()).err()
     }
 
     /// The proxy that the client has lent, or why there is none; `None` if it was not asked for one.

@@ -1,6 +1,7 @@
 //! Logins by certificate: XRootD's `gsi`, whose exchange is `gridlane-gsi`'s and whose chains are judged as those of TLS are.
 //!
-//! A round takes milliseconds of a processor: an operation with the server's private key, or the key exchange.
+//! A round takes milliseconds of a processor: an operation with the server's private key, or the key exchange. To make the key of a
+//! proxy that a client is asked for takes a tenth of a second.
 
 use std::sync::Arc;
 
@@ -116,15 +117,24 @@ impl Certificate {
                 if !(self.asks && identity::takes_proxies(front) && server.may_ask()) {
                     return Ok(over(chain, judged, session_key));
                 }
+                // A client that is believed comes in whether or not it can be asked.
+                let Ok(making) = Arc::clone(&front.lent_keys).try_acquire_owned() else {
+                    let words = "the server makes keys for other clients; try again".to_owned();
+                    return Ok(over(chain.with_delegated(Err(words)), judged, session_key));
+                };
                 let subject = chain.certificates().first().map(|first| first.to_vec()).unwrap_or_default();
                 let worked = tokio::task::spawn_blocking(move || {
-                    let _turn = turn;
+                    let _room = (turn, making);
                     ask(server, &subject)
                 });
-                let (server, key, said) = worked.await.map_err(broke_off)??;
-                self.server = Some(server);
-                self.awaited = Some(Awaited { chain, judged, session_key, key });
-                Ok(Round::GoesOn(said))
+                match worked.await.map_err(broke_off)? {
+                    Ok((server, key, said)) => {
+                        self.server = Some(server);
+                        self.awaited = Some(Awaited { chain, judged, session_key, key });
+                        Ok(Round::GoesOn(said))
+                    }
+                    Err(refusal) => Ok(over(chain.with_delegated(Err(refusal.message)), judged, session_key)),
+                }
             }
             ServerStep::Delegated(answer) => {
                 let Some(Awaited { chain, judged, session_key, key }) = self.awaited.take() else {

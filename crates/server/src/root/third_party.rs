@@ -8,15 +8,15 @@
 use std::time::{Duration, Instant};
 
 use gridlane_auth::Operation;
-use gridlane_core::{Error, Secret, limits};
+use gridlane_core::{Error, Secret, Url, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_engine::Options;
 use gridlane_net::tls::ClientIdentity;
-use gridlane_peer::{Certificate, Credentials};
+use gridlane_peer::{Certificate, Credentials, HostPattern};
 use gridlane_store::{Completion, Expectation, StoreError};
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::Open;
-use gridlane_xrd::third_party::{Destination, Host, Origin, Role, Wrong, parse};
+use gridlane_xrd::third_party::{Destination, Host, Origin, Role, parse};
 use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::meetings::Spoken;
@@ -29,6 +29,7 @@ use crate::third_party::ends::{self, Landing};
 use crate::third_party::refusal;
 use crate::third_party::running::{Asked, Goal, Job};
 use gridlane_front::root::answer::{Failure, printable_path};
+use gridlane_front::root::identity;
 use gridlane_front::root::rounds::LoginProof;
 
 /// The place of a path, which a server that comes for the file there may ask about as well.
@@ -161,61 +162,64 @@ fn here(context: &Context, pull: &Pull) -> Result<Option<Spot>, Failure> {
 /// The name of a proxy that a client has lent, in messages.
 const LENT: &str = "the proxy that the client has lent";
 
-/// The proxy with which the source is opened as the client, if the copy is to be made so, the client has lent one, and the
-/// login that it belongs to still counts.
-fn lent<'a>(context: &'a Context, pull: &Pull) -> Option<&'a ClientIdentity> {
-    let Some(LoginProof::Chain(chain)) = &context.proof else { return None };
-    let may = pull.destination.is_delegated && chain.counts(context.front());
-    chain.delegated().filter(|_| may)?.ok()
-}
-
-/// The refusal of a source that cannot be named: where a proxy was to be lent, with the reason why there is none.
-fn unnamed(context: &Context, wrong: Wrong) -> Failure {
-    if wrong != Wrong::Delegated {
-        return Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
-    }
-    let why = match &context.proof {
-        Some(LoginProof::Chain(chain)) => chain.delegated().and_then(Result::err),
+/// The source as it is opened with the proxy that the client has lent, and that proxy. `None`: a copy by key.
+///
+/// A client that was told that proxies are taken (`tpcdlg`) gives the source no key, though it names one here.
+fn lent<'a>(context: &'a Context, pull: &'a Pull) -> Result<Option<(&'a Url, &'a ClientIdentity)>, Failure> {
+    let Some(url) = &pull.destination.delegated else { return Ok(None) };
+    let refused = |why: &str| Failure::new(ErrorCode::AUTH_FAILED, format!("Unable to sync; {why}"));
+    let chain = match &context.proof {
+        Some(LoginProof::Chain(chain)) => Some(chain),
         _ => None,
     };
-    let why = why.map(|words| format!(": {words}")).unwrap_or_default();
-    Failure::new(ErrorCode::AUTH_FAILED, format!("Unable to sync; this client has lent no proxy{why}"))
+    match chain.and_then(|chain| Some((chain, chain.delegated()?))) {
+        Some((chain, Ok(shown))) => match chain.refusal(context.front()) {
+            None => Ok(Some((url, shown))),
+            Some(refusal) => Err(refused(&format!("the login that lent a proxy counts no more: {refusal}"))),
+        },
+        _ if pull.destination.key.is_some() && !identity::takes_proxies(context.front()) => Ok(None),
+        Some((_, Err(words))) => Err(refused(&format!("this client has lent no proxy: {words}"))),
+        None => Err(refused("this client has lent no proxy")),
+    }
+}
+
+/// Credentials that show the source the proxy; and the server that it redirects to, if that is the one that the client has found
+/// there.
+fn showing(url: &Url, found: &Url, shown: &ClientIdentity) -> Result<Credentials, Failure> {
+    let certificate = Certificate { shown: shown.clone(), name: LENT.to_owned() };
+    let behind = (found.host() != url.host()).then(|| HostPattern::parse(found.host()));
+    let behind = behind.transpose().map_err(unusable)?;
+    let credentials = Credentials::new(None, Some(certificate), behind.into_iter().collect());
+    credentials.name(url);
+    Ok(credentials)
 }
 
 async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
     let wanted = pull.destination.checksum.clone();
     let here = here(context, pull)?;
     let is_here = here.is_some();
-    let (source, stored, checksum) = match here {
+    let identity = &pull.spot.client.identity;
+    let (client, connections) = pull.third_party.client_of(identity);
+    let by_key = || Credentials::forwarding(connections, Vec::new()).map_err(unusable);
+    let (source, stored, checksum, credentials) = match here {
         Some(from) => {
             let failed = |error| Failure::of_store("read", &pull.destination.source.wire_path(), &error);
             let stored = ends::source(&from, &context.service().digests).await.map_err(failed)?;
             let checksum = wanted.filter(|(_, value)| value.is_some()).or_else(|| ends::kept(&stored));
-            (ends::name_of(&from).map_err(unusable)?, Some(stored), checksum)
+            (ends::name_of(&from).map_err(unusable)?, Some(stored), checksum, by_key()?)
         }
-        None => {
-            let url = match lent(context, pull) {
-                Some(_) => pull.destination.source.clone(),
-                None => {
-                    let host = context.service().meetings.host(context.client.address).await;
-                    let origin = Origin::of_login(&context.session.user, context.session.process, host);
-                    pull.destination.url_for(&origin).map_err(|wrong| unnamed(context, wrong))?
-                }
-            };
-            (url, None, wanted)
-        }
-    };
-    let identity = &pull.spot.client.identity;
-    let (client, connections) = pull.third_party.client_of(identity);
-    let credentials = match lent(context, pull) {
-        // For the source alone, wherever it redirects to.
-        Some(shown) => {
-            let certificate = Certificate { shown: shown.clone(), name: LENT.to_owned() };
-            let credentials = Credentials::new(None, Some(certificate), Vec::new());
-            credentials.name(&source);
-            credentials
-        }
-        None => Credentials::forwarding(connections, Vec::new()).map_err(unusable)?,
+        None => match lent(context, pull)? {
+            Some((url, shown)) => {
+                let credentials = showing(url, &pull.destination.source, shown)?;
+                (url.clone(), None, wanted, credentials)
+            }
+            None => {
+                let host = context.service().meetings.host(context.client.address).await;
+                let origin = Origin::of_login(&context.session.user, context.session.process, host);
+                let wrong = |wrong| Failure::new(ErrorCode::ARG_INVALID, format!("Unable to sync; {wrong}"));
+                (pull.destination.url_for(&origin).map_err(wrong)?, None, wanted, by_key()?)
+            }
+        },
     };
     let path = ResourcePath::of_names(pull.spot.names()).to_string();
     Ok(Job {

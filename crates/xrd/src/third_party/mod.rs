@@ -54,7 +54,7 @@ pub enum Role {
 pub struct Destination {
     /// Its key; `None`: only with the proxy that the client has lent.
     pub key: Option<Secret>,
-    /// The file at the source, without the key.
+    /// The file at the source, without the key: at the server that the client has told of it.
     pub source: Url,
     /// The connections to have, where the client says so.
     pub streams: Option<u8>,
@@ -62,9 +62,9 @@ pub struct Destination {
     pub size_bytes: Option<u64>,
     /// The checksum that is to be compared, with its value where the client knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
-    /// True if the source is opened as the client, with the proxy that the client has lent ("delegated"): nobody tells the
-    /// source of the copy, and there need be no key.
-    pub is_delegated: bool,
+    /// The file by the name that the source's certificate has, if it is to be opened as the client, with the proxy that the client has
+    /// lent ("delegated"): the source is told nothing of the copy, and there need be no key.
+    pub delegated: Option<Url>,
 }
 
 /// The client of a copy, as servers tell each other: its login, and its host.
@@ -163,12 +163,14 @@ fn destination<'a>(
     key: Option<Secret>,
     value: &impl Fn(&str) -> Option<&'a [u8]>,
 ) -> Result<Destination, Wrong> {
-    let is_delegated = value("tpc.dlgon") == Some(b"1");
-    // What the source's certificate is for; `tpc.src` may be its address.
-    let named = value("tpc.dlg").filter(|_| is_delegated);
     let authority = value("tpc.src").ok_or(Wrong::NoSource)?;
-    let authority = named.unwrap_or(authority);
     let authority = source_authority(authority).ok_or(Wrong::Value("tpc.src"))?;
+    let is_delegated = value("tpc.dlgon") == Some(b"1");
+    // `tpc.src` may be an address, and that of another server behind a redirector.
+    let named = match value("tpc.dlg").filter(|_| is_delegated) {
+        Some(named) => Some(source_authority(named).ok_or(Wrong::Value("tpc.dlg"))?),
+        None => is_delegated.then(|| authority.clone()),
+    };
     let path = value("tpc.lfn").ok_or(Wrong::Value("tpc.lfn"))?;
     if path.len() > limits::ROOT_PATH_BYTES_MAX || path.contains(&b'?') {
         return Err(Wrong::Value("tpc.lfn"));
@@ -183,6 +185,7 @@ fn destination<'a>(
         Some(cgi) => Some(own_cgi(cgi).ok_or(Wrong::Value("tpc.scgi"))?),
     };
     let source = Url::of_root(scheme, &authority, path, cgi.as_deref());
+    let delegated = named.map(|named| Url::of_root(scheme, &named, path, cgi.as_deref()));
     let checksum = match value("tpc.cks") {
         None => None,
         Some(named) => {
@@ -212,7 +215,7 @@ fn destination<'a>(
         },
         size_bytes: value("oss.asize").and_then(number),
         checksum,
-        is_delegated,
+        delegated: delegated.transpose().map_err(|_| Wrong::Value("tpc.dlg"))?,
     })
 }
 
@@ -428,15 +431,21 @@ mod tests {
         let seen =
             "oss.asize=9&tpc.dlg=h.example:1094&tpc.dlgon=1&tpc.lfn=/f&tpc.src=192.0.2.1:1094&tpc.stage=copy";
         let copy = destination_of(seen);
-        assert!(copy.is_delegated && copy.key.is_none());
-        // The name is what the certificate is for.
-        assert_eq!(copy.source.typed(), "root://h.example//f");
+        assert!(copy.key.is_none());
+        // The name is what the certificate is for; a key is for the server that the client has found.
+        assert_eq!(copy.delegated.as_ref().unwrap().typed(), "root://h.example//f");
+        assert_eq!(copy.source.typed(), "root://192.0.2.1//f");
         let origin = Origin::of_login("a", 1, Host::parse(b"h").unwrap());
         assert_eq!(copy.url_for(&origin), Err(Wrong::Delegated));
         // Where the client gives a key as well, both ways are open; and where it does not say so, nothing is lent.
         let both = destination_of(&format!("{seen}&tpc.key=K"));
-        assert!(both.is_delegated && both.url_for(&origin).is_ok());
-        assert!(!destination_of("tpc.key=K&tpc.src=h&tpc.lfn=/f&tpc.dlgon=0&tpc.dlg=other").is_delegated);
+        assert!(both.delegated.is_some());
+        assert!(both.url_for(&origin).unwrap().typed().starts_with("root://192.0.2.1//f?tpc.key=K"));
+        let without = destination_of("tpc.key=K&tpc.src=h&tpc.lfn=/f&tpc.dlgon=0&tpc.dlg=other");
+        assert_eq!((without.delegated, without.source.typed().as_str()), (None, "root://h//f"));
+        let nameless = destination_of("tpc.src=h&tpc.lfn=/f&tpc.dlgon=1");
+        assert_eq!(nameless.delegated.unwrap().typed(), "root://h//f");
+        assert_eq!(role("tpc.src=h&tpc.lfn=/f&tpc.dlgon=1&tpc.dlg=a/b", true), Err(Wrong::Value("tpc.dlg")));
         // It is the destination's matter alone.
         assert_eq!(role(seen, false), Ok(None));
     }
