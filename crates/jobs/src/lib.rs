@@ -38,6 +38,8 @@ pub mod state;
 pub mod storage;
 pub mod submission;
 pub mod tally;
+#[cfg(test)]
+mod testing;
 
 pub use change::{Change, News};
 pub use failure::{Failure, Scope};

@@ -92,10 +92,12 @@ impl Tally {
             FileState::Ready | FileState::Active => JobState::Active,
             FileState::Staging => JobState::Staging,
             _ if is_all_archiving => JobState::Archiving,
-            _ if before == JobState::Staging && !is_staging => JobState::Submitted,
+            _ if before == JobState::Staging && is_staging => before,
+            // A file whose turn has come, or that waits for another attempt; and a job of which nothing is left staging.
+            FileState::Submitted => JobState::Submitted,
+            _ if before == JobState::Staging => JobState::Submitted,
             // The copy that waited for tape was cancelled, and another replica's turn has come.
             _ if before == JobState::Archiving && archiving == 0 => JobState::Submitted,
-            // A file that waits for another attempt leaves the job as it is.
             _ => before,
         }
     }
@@ -128,7 +130,7 @@ mod tests {
     fn one_replica_is_enough_and_one_hop_too_few() {
         assert_eq!(state(JobKind::Replicas, &[Failed, Finished, NotUsed]), JobState::Finished);
         assert_eq!(state(JobKind::Replicas, &[Failed, Failed]), JobState::Failed);
-        assert_eq!(state(JobKind::Replicas, &[Failed, Submitted]), JobState::Active);
+        assert_eq!(state(JobKind::Replicas, &[Failed, Submitted]), JobState::Submitted, "the next one waits");
         assert_eq!(state(JobKind::Replicas, &[Canceled, Canceled]), JobState::Canceled);
         assert_eq!(state(JobKind::Replicas, &[NotUsed, Failed]), JobState::Active, "another one is tried");
         let tally = Tally::of([NotUsed, Failed]);
@@ -183,7 +185,8 @@ mod tests {
             }
             return if failed > 0 { JobState::Failed } else { JobState::Canceled };
         }
-        // "The job follows the file change for ACTIVE, STAGING"; it is ACTIVE from READY on, since its own READY is unused.
+        // "The job follows the file change for ACTIVE, STAGING, SUBMITTED"; it is ACTIVE from READY on, since its own READY is unused, and
+        // SUBMITTED comes after the rules about tape, which name it.
         if matches!(latest, Ready | Active) {
             return JobState::Active;
         }
@@ -199,6 +202,9 @@ mod tests {
         // "STAGING → SUBMITTED when nothing is left staging".
         let stages = |state: FileState| matches!(state, Staging | Started | OnHoldStaging);
         if before == JobState::Staging && !files.iter().any(|file| stages(file.1)) {
+            return JobState::Submitted;
+        }
+        if latest == Submitted && before != JobState::Staging {
             return JobState::Submitted;
         }
         // The book has no word for a job whose copy was cancelled while it waited for tape.

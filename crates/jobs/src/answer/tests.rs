@@ -1,10 +1,8 @@
 //! Answers by the words of fts3-rest 3.3, 5, 16 and 17.
 
 use super::*;
-use crate::submission::{Rules, Submitter};
-use crate::{Figures, Method};
-use crate::{FileId, Owner, Refusal, Submission};
-use std::collections::HashSet;
+use crate::testing::submitted;
+use crate::{FileId, Refusal};
 
 /// A job of one file, with wishes, and its file as it is after a copy that failed.
 fn made() -> (Job, File) {
@@ -19,20 +17,7 @@ fn made() -> (Job, File) {
             "job_metadata": {"issuer": "rucio"},
         },
     });
-    let owner =
-        Owner { user_dn: "/CN=Ada".into(), vo: "dteam".into(), delegation_id: "0123456789abcdef".into() };
-    let empty = HashSet::new();
-    let rules = Rules {
-        host: "broker.example",
-        bans: &[],
-        has_unique_destinations: false,
-        has_automatic_reuse: false,
-        unprepared_tokens: &empty,
-        figures: &|_, _, _| Figures::default(),
-    };
-    let submission = Submission::parse(body.to_string().as_bytes()).unwrap();
-    let submitter = Submitter { owner, method: Method::Certificate };
-    let mut new = submission.into_job(&submitter, 951_827_696, [7; 24], &rules).unwrap();
+    let mut new = submitted(&body);
     (new.job, new.files.remove(0))
 }
 

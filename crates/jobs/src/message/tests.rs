@@ -1,12 +1,10 @@
 //! Messages by the words of fts3-rest 14 and 17.
 
-use std::collections::HashSet;
-
 use super::*;
+use crate::FileId;
 use crate::failure::Scope;
 use crate::failure::errno::{ECANCELED, ENOENT};
-use crate::submission::{Rules, Submitter};
-use crate::{Figures, FileId, Method, Owner, Submission};
+use crate::testing::submitted;
 
 fn made(params: Value, files: usize) -> (Job, File) {
     let file = json!({
@@ -14,20 +12,7 @@ fn made(params: Value, files: usize) -> (Job, File) {
         "metadata": {"request_id": "r1"}, "activity": "Production", "scitag": 66,
     });
     let body = json!({"files": vec![file; files], "params": params});
-    let owner =
-        Owner { user_dn: "/CN=Ada".into(), vo: "dteam".into(), delegation_id: "0123456789abcdef".into() };
-    let empty = HashSet::new();
-    let rules = Rules {
-        host: "broker.example",
-        bans: &[],
-        has_unique_destinations: false,
-        has_automatic_reuse: false,
-        unprepared_tokens: &empty,
-        figures: &|_, _, _| Figures::default(),
-    };
-    let submission = Submission::parse(body.to_string().as_bytes()).unwrap();
-    let submitter = Submitter { owner, method: Method::Certificate };
-    let mut new = submission.into_job(&submitter, 951_827_696, [7; 24], &rules).unwrap();
+    let mut new = submitted(&body);
     let mut file = new.files.remove(0);
     file.id = FileId(17);
     (new.job, file)

@@ -238,7 +238,12 @@ fn hold(files: &mut [File], rules: &Rules<'_>) -> Result<(), Refusal> {
             rules.unprepared_tokens.contains(&tokens.0) || rules.unprepared_tokens.contains(&tokens.1)
         };
         if file.state != FileState::NotUsed && file.tokens.as_ref().is_some_and(waits) {
-            file.initial_state = file.state;
+            // A ban may be lifted before the token is there: it is looked at again then.
+            file.initial_state = match file.state {
+                FileState::OnHold => FileState::Submitted,
+                FileState::OnHoldStaging => FileState::Staging,
+                state => state,
+            };
             file.state = FileState::TokenPrep;
         }
     }

@@ -500,16 +500,19 @@ fn one_session_is_for_one_link() {
     assert_eq!(kind(&[small; 5], json!({"multihop": true})), JobKind::Multihop);
 }
 
-#[test]
-fn banned_storages_refuse_or_hold() {
-    let ban = |storage: &str, vo: &str, effect| Ban {
+fn ban(storage: &str, vo: &str, effect: BanEffect) -> Ban {
+    Ban {
         storage: storage.into(),
         vo: vo.into(),
         effect,
         since_s: 0,
         by: "/CN=Bob".into(),
         message: String::new(),
-    };
+    }
+}
+
+#[test]
+fn banned_storages_refuse_or_hold() {
     let made = |bans: &[Ban], params: Value| {
         let empty = HashSet::new();
         let rules = Rules { bans, ..rules(&empty) };
@@ -580,6 +583,15 @@ fn tokens_are_for_all_places_or_for_none() {
         (FileState::TokenPrep, FileState::Submitted)
     );
     assert_eq!(job.files[0].tokens, Some((tokens[0].id.clone(), tokens[1].id.clone())));
+    // A ban that holds it now may be over when the token is there.
+    let held = [ban("davs://a.example", "*", BanEffect::WaitButSubmit)];
+    let rules = Rules { bans: &held, ..rules(&unprepared) };
+    let again = parse(&with(json!([one_token]), json!([other_token]))).unwrap();
+    let job = again.into_job(&submitter(), NOW_S, [7; 24], &rules).unwrap();
+    assert_eq!(
+        (job.files[0].state, job.files[0].initial_state),
+        (FileState::TokenPrep, FileState::Submitted)
+    );
 
     let both = "Both source_tokens and destination_tokens are required if one of them is present.";
     for (sources, destinations, message) in [
