@@ -152,12 +152,6 @@ class Server:
                 time.sleep(0.02)
 
 
-def xrootd_version():
-    """As it says itself, on standard error: `v5.5.3`."""
-    said = subprocess.run(["xrootd", "-v"], capture_output=True, text=True, check=False)
-    return (said.stdout + said.stderr).strip().splitlines()[-1].removeprefix("v")
-
-
 def row(name, samples):
     # What is judged is the ratio of both.
     return {
@@ -177,7 +171,7 @@ def write_page(path, command, facts, rows, stolen):
         "  (crates/gsi/examples), the same program with the same proxy against both servers, which have the same certificate. All keys are RSA",
         "  of 2048 bits.",
         "- Whether key pairs are reused: gridlane's part of the key exchange (3072 bits, with its signature) serves all clients for 60",
-        f"  seconds. XRootD {xrootd_version()} makes a key pair and its signature for each login, from parameters of 512 bits that it makes once",
+        f"  seconds. XRootD {facts['xrootd'].removeprefix('v')} makes a key pair and its signature for each login, from parameters of 512 bits that it makes once",
         "  per process (read in its source, 5.5.3).",
         "- The chain is the same in all logins: gridlane remembers its judgement, as far as nothing has changed; that the client",
         "  has the key is proved each time.",
