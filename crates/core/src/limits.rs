@@ -266,8 +266,7 @@ pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
 /// Logins by certificate over root:// that are worked on at a time: each takes milliseconds of a processor.
 pub const LOGINS_BY_CERTIFICATE_MAX: usize = 4;
-/// Keys for proxies that clients lend that are made at a time: each takes a tenth of a second of a processor, and clients that are not
-/// asked meanwhile come in all the same.
+/// Keys for proxies that clients lend that are made at a time: each takes a tenth of a second of a processor.
 pub const LENT_KEYS_MADE_MAX: usize = 1;
 /// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that a
 /// guesser is waited for by one client in 256.

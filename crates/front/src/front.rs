@@ -11,8 +11,6 @@ use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
 use gridlane_share::RateLimit;
 use gridlane_share::budget::{Holder, Share};
-#[cfg(feature = "gsi")]
-use tokio::sync::Semaphore;
 
 use crate::access_log::{AccessLog, CopyRecord, timestamp};
 use crate::auth::chains::Chains;
@@ -56,9 +54,9 @@ pub struct Front {
     /// Turns of logins by certificate.
     #[cfg(feature = "gsi")]
     pub(crate) logins: Arc<Turns>,
-    /// Room for making the keys of proxies that clients are asked for.
+    /// Turns of making the keys of proxies that clients are asked for.
     #[cfg(feature = "gsi")]
-    pub(crate) lent_keys: Arc<Semaphore>,
+    pub(crate) lent_keys: Arc<Turns>,
     /// Settings of root:// alone.
     pub root: RootSettings,
     /// The log of requests.
@@ -82,7 +80,7 @@ pub(crate) struct Lasting {
     #[cfg(feature = "gsi")]
     logins: Arc<Turns>,
     #[cfg(feature = "gsi")]
-    lent_keys: Arc<Semaphore>,
+    lent_keys: Arc<Turns>,
     /// The number of generations before the next.
     generation: u64,
     buffers: Arc<Buffers>,
@@ -104,7 +102,7 @@ impl Lasting {
             #[cfg(feature = "gsi")]
             logins: Arc::new(Turns::new(gridlane_core::limits::LOGINS_BY_CERTIFICATE_MAX)),
             #[cfg(feature = "gsi")]
-            lent_keys: Arc::new(Semaphore::new(gridlane_core::limits::LENT_KEYS_MADE_MAX)),
+            lent_keys: Arc::new(Turns::new(gridlane_core::limits::LENT_KEYS_MADE_MAX)),
             generation: 0,
             buffers: Arc::default(),
             budgets: Arc::new(Budgets::new()),

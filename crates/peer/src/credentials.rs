@@ -88,6 +88,8 @@ struct Inner {
     forward_to: Vec<HostPattern>,
     /// Endpoints that the user named.
     named: Mutex<Vec<Url>>,
+    /// Endpoints that may see them by a redirect, each with the one that it may be from.
+    led_to: Mutex<Vec<(Url, Url)>>,
     /// What was given for single servers, in place of all that is above but the identity.
     given: Option<Given>,
 }
@@ -290,6 +292,12 @@ impl Credentials {
         }
     }
 
+    /// Lets the server of `to` see them too when that of `from` redirects to it: that port of that host, and no other.
+    pub fn lead(&self, from: &Url, to: &Url) {
+        let mut led_to = self.0.led_to.lock().unwrap_or_else(PoisonError::into_inner);
+        led_to.push((from.clone(), to.clone()));
+    }
+
     /// True if there are no credentials.
     pub fn is_empty(&self) -> bool {
         self.0.identity.is_anonymous() && self.0.given.is_none()
@@ -329,7 +337,11 @@ impl Credentials {
             let named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
             named.iter().any(|known| known.same_endpoint(at))
         };
-        self.may_forward(at.host()) || (at.same_endpoint(origin) && is_named())
+        let is_led_to = || {
+            let led_to = self.0.led_to.lock().unwrap_or_else(PoisonError::into_inner);
+            led_to.iter().any(|(from, to)| from.same_endpoint(origin) && to.same_endpoint(at))
+        };
+        self.may_forward(at.host()) || (at.same_endpoint(origin) && is_named()) || is_led_to()
     }
 
     /// The token that is valid now; `None` without one.
@@ -396,6 +408,27 @@ mod tests {
 
     fn url(text: &str) -> Url {
         Url::parse_absolute(text).unwrap()
+    }
+
+    #[test]
+    fn a_redirect_may_lead_to_one_endpoint() {
+        let certificate = Certificate::of_test("a test");
+        let credentials = Credentials::new(None, Some(certificate), Vec::new());
+        let manager = url("root://manager.example:1094//f");
+        let behind = url("root://data.example:1095//f");
+        credentials.name(&manager);
+        credentials.lead(&manager, &behind);
+        assert!(credentials.may_see(&manager, &manager) && credentials.may_see(&manager, &behind));
+        for other in
+            ["root://data.example:1094//f", "root://other.example:1095//f", "root://manager.example:1095//f"]
+        {
+            assert!(!credentials.may_see(&manager, &url(other)), "{other}");
+        }
+        assert!(
+            !credentials.may_see(&url("root://other.example//f"), &behind),
+            "by a redirect from elsewhere"
+        );
+        assert!(!credentials.may_see(&behind, &behind), "it was not named");
     }
 
     #[test]

@@ -86,6 +86,28 @@ fn a_proxy_is_asked_for_signed_and_accepted() {
     assert!(site.accept(&site.sign(&limited, HOUR_S), NOW_S).unwrap().verified.is_limited());
 }
 
+/// A certificate that says of its signature, by ECDSA and SHA-256, that it is made with RSA and another digest.
+fn signed_otherwise(der: &[u8], algorithm: &[u8]) -> Vec<u8> {
+    const ECDSA_SHA256: [u8; 12] = [0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    let other = [&[0x30, algorithm.len() as u8 + 4, 6, algorithm.len() as u8], algorithm, &[5, 0]].concat();
+    let grows = other.len() - ECDSA_SHA256.len();
+    let longer = |head: &[u8], by: usize| {
+        let length = u16::from_be_bytes([head[2], head[3]]) as usize + by;
+        [&head[..2], &(length as u16).to_be_bytes()].concat()
+    };
+    // Certificate and its signed part are sequences with lengths of two bytes.
+    assert_eq!((&der[..2], &der[4..6]), (&[0x30, 0x82][..], &[0x30, 0x82][..]));
+    let mut parts = Vec::new();
+    let mut rest = &der[8..];
+    while let Some(at) = rest.windows(ECDSA_SHA256.len()).position(|part| part == ECDSA_SHA256) {
+        parts.extend_from_slice(&rest[..at]);
+        parts.extend_from_slice(&other);
+        rest = &rest[at + ECDSA_SHA256.len()..];
+    }
+    parts.extend_from_slice(rest);
+    [longer(&der[..4], 2 * grows), longer(&der[4..8], grows), parts].concat()
+}
+
 #[test]
 fn a_session_lends_its_own_clients_proxy_alone() {
     let site = Site::new();
@@ -126,6 +148,12 @@ fn a_session_lends_its_own_clients_proxy_alone() {
         assert_eq!(refusal.cause, cause, "{refusal}");
         assert!(refusal.message.contains(words), "{refusal}");
     }
+    // XRootD's clients sign with SHA-1: whether that is enough is for the source to say. Nothing else is let pass.
+    let sha1 = vec![signed_otherwise(&proxy_alone[0], &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5])];
+    assert_eq!(judge(&sha1, &site.ada, NOW_S).unwrap()[0], sha1[0]);
+    let md5 = vec![signed_otherwise(&proxy_alone[0], &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 4])];
+    let refusal = judge(&md5, &site.ada, NOW_S).unwrap_err();
+    assert_eq!(refusal.cause, Cause::Unacceptable, "{refusal}");
     let refusal = judge(proxy_alone, &site.bob, NOW_S).unwrap_err();
     assert!(refusal.message.contains("a proxy of /DC=org/DC=example/CN=Ada, and came from"), "{refusal}");
     let key = format!("{}{}", upload(proxy_alone), site.kept.to_pem().expose());

@@ -89,7 +89,7 @@ fn no_proxy(leaf: &Certificate) -> Refusal {
 /// DER, that one first, which are believed already. `spki` is the key that the proxy was asked for. The whole chain, the
 /// proxy first, in DER.
 ///
-/// The session says from whom it is. A signature with SHA-1, with which XRootD's clients before 5.6 sign proxies, is not looked at:
+/// The session says from whom it is. A signature with RSA and SHA-1, as XRootD's clients before 5.6 make it, is not looked at:
 /// whether it is good enough is for the servers to say that the proxy is shown to.
 ///
 /// # Errors

@@ -259,7 +259,9 @@ impl Certificate {
 
     /// True if its signature is made with RSA and SHA-1, which proves nothing by itself.
     pub(crate) fn is_signed_with_sha1(&self) -> bool {
-        self.algorithm.is_none() && self.algorithm_name == "1.2.840.113549.1.1.5"
+        /// sha1WithRSAEncryption (RFC 8017, A.2.4).
+        const RSA_SHA1: &str = "1.2.840.113549.1.1.5";
+        self.algorithm_name == RSA_SHA1
     }
 
     /// True if the holder of this key has made it.

@@ -54,23 +54,9 @@ pub const JOBS_LISTED_MAX: u32 = 500;
 /// Files of one answer to a request that lists them.
 pub const FILES_LISTED_MAX: u32 = 1000;
 
-/// Seconds that a proxy lasts that a client lends to a transfer service: as long as FTS3's own programs lend one.
-pub const DELEGATION_S: i64 = 12 * 3600;
-/// Seconds that what a service has must last for at least, or else a client lends again (fts3-rest 2.5).
-pub const DELEGATION_AHEAD_S: i64 = 2 * 3600;
-/// Jobs that a client asks about in one request: of 36 letters each, they fit into the line of a request.
-pub const JOBS_PER_QUESTION: usize = 100;
-/// Files of a job of `gridlane transfer`, unless it is told otherwise: what FTS3's users are advised to, and quickly taken and shown.
-pub const JOB_FILES_USUAL: usize = 1000;
-/// Seconds that a client goes on asking a service that does not answer while it waits for jobs: a restart takes less.
-pub const JOB_WAIT_SILENCE_MAX_S: u64 = 300;
-
 const _: () = {
     assert!(JOB_REPLICAS_MAX <= JOB_FILES_MAX);
     assert!(REUSE_FILES_MIN <= REUSE_FILES_MAX && REUSE_FILES_MAX <= JOB_FILES_MAX);
     assert!(REUSE_SMALL_BYTES_MAX < REUSE_LARGE_BYTES_MAX);
     assert!(JOB_MESSAGE_REASON_BYTES_MAX <= JOB_REASON_BYTES_MAX);
 };
-
-/// Seconds that have to be left of what a user has lent when the user submits a job: FTS3's hour (fts3-rest 2.5).
-pub const DELEGATION_LEFT_MIN_S: i64 = 3600;

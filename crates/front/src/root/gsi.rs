@@ -117,14 +117,13 @@ impl Certificate {
                 if !(self.asks && identity::takes_proxies(front) && server.may_ask()) {
                     return Ok(over(chain, judged, session_key));
                 }
-                // A client that is believed comes in whether or not it can be asked.
-                let Ok(making) = Arc::clone(&front.lent_keys).try_acquire_owned() else {
-                    let words = "the server makes keys for other clients; try again".to_owned();
-                    return Ok(over(chain.with_delegated(Err(words)), judged, session_key));
-                };
+                // To make a key takes longer than all the rest: it has turns of its own.
+                drop(turn);
+                let making = front.lent_keys.take(client.address, limits::PASSWORD_WAIT_MAX).await;
+                let making = making.ok_or_else(busy)?;
                 let subject = chain.certificates().first().map(|first| first.to_vec()).unwrap_or_default();
                 let worked = tokio::task::spawn_blocking(move || {
-                    let _room = (turn, making);
+                    let _making = making;
                     ask(server, &subject)
                 });
                 match worked.await.map_err(broke_off)? {
@@ -133,6 +132,7 @@ impl Certificate {
                         self.awaited = Some(Awaited { chain, judged, session_key, key });
                         Ok(Round::GoesOn(said))
                     }
+                    // A client that is believed comes in whether or not it can be asked.
                     Err(refusal) => Ok(over(chain.with_delegated(Err(refusal.message)), judged, session_key)),
                 }
             }

@@ -12,7 +12,7 @@ use gridlane_core::{Error, Secret, Url, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_engine::Options;
 use gridlane_net::tls::ClientIdentity;
-use gridlane_peer::{Certificate, Credentials, HostPattern};
+use gridlane_peer::{Certificate, Credentials};
 use gridlane_store::{Completion, Expectation, StoreError};
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::Open;
@@ -185,13 +185,12 @@ fn lent<'a>(context: &'a Context, pull: &'a Pull) -> Result<Option<(&'a Url, &'a
 
 /// Credentials that show the source the proxy; and the server that it redirects to, if that is the one that the client has found
 /// there.
-fn showing(url: &Url, found: &Url, shown: &ClientIdentity) -> Result<Credentials, Failure> {
+fn showing(url: &Url, found: &Url, shown: &ClientIdentity) -> Credentials {
     let certificate = Certificate { shown: shown.clone(), name: LENT.to_owned() };
-    let behind = (found.host() != url.host()).then(|| HostPattern::parse(found.host()));
-    let behind = behind.transpose().map_err(unusable)?;
-    let credentials = Credentials::new(None, Some(certificate), behind.into_iter().collect());
+    let credentials = Credentials::new(None, Some(certificate), Vec::new());
     credentials.name(url);
-    Ok(credentials)
+    credentials.lead(url, found);
+    credentials
 }
 
 async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
@@ -210,7 +209,7 @@ async fn job(context: &Context, pull: &Pull) -> Result<Job, Failure> {
         }
         None => match lent(context, pull)? {
             Some((url, shown)) => {
-                let credentials = showing(url, &pull.destination.source, shown)?;
+                let credentials = showing(url, &pull.destination.source, shown);
                 (url.clone(), None, wanted, credentials)
             }
             None => {

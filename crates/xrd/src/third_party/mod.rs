@@ -166,11 +166,6 @@ fn destination<'a>(
     let authority = value("tpc.src").ok_or(Wrong::NoSource)?;
     let authority = source_authority(authority).ok_or(Wrong::Value("tpc.src"))?;
     let is_delegated = value("tpc.dlgon") == Some(b"1");
-    // `tpc.src` may be an address, and that of another server behind a redirector.
-    let named = match value("tpc.dlg").filter(|_| is_delegated) {
-        Some(named) => Some(source_authority(named).ok_or(Wrong::Value("tpc.dlg"))?),
-        None => is_delegated.then(|| authority.clone()),
-    };
     let path = value("tpc.lfn").ok_or(Wrong::Value("tpc.lfn"))?;
     if path.len() > limits::ROOT_PATH_BYTES_MAX || path.contains(&b'?') {
         return Err(Wrong::Value("tpc.lfn"));
@@ -184,8 +179,18 @@ fn destination<'a>(
         None => None,
         Some(cgi) => Some(own_cgi(cgi).ok_or(Wrong::Value("tpc.scgi"))?),
     };
-    let source = Url::of_root(scheme, &authority, path, cgi.as_deref());
-    let delegated = named.map(|named| Url::of_root(scheme, &named, path, cgi.as_deref()));
+    let source =
+        Url::of_root(scheme, &authority, path, cgi.as_deref()).map_err(|_| Wrong::Value("tpc.src"))?;
+    // `tpc.src` may be an address, and that of another server behind a redirector.
+    let delegated = match value("tpc.dlg") {
+        _ if !is_delegated => None,
+        None => Some(source.clone()),
+        Some(named) => {
+            let url = source_authority(named)
+                .and_then(|named| Url::of_root(scheme, &named, path, cgi.as_deref()).ok());
+            Some(url.ok_or(Wrong::Value("tpc.dlg"))?)
+        }
+    };
     let checksum = match value("tpc.cks") {
         None => None,
         Some(named) => {
@@ -205,7 +210,7 @@ fn destination<'a>(
     };
     Ok(Destination {
         key,
-        source: source.map_err(|_| Wrong::Value("tpc.src"))?,
+        source,
         streams: match value("tpc.str") {
             None => None,
             Some(digits) => {
@@ -215,7 +220,7 @@ fn destination<'a>(
         },
         size_bytes: value("oss.asize").and_then(number),
         checksum,
-        delegated: delegated.transpose().map_err(|_| Wrong::Value("tpc.dlg"))?,
+        delegated,
     })
 }
 
