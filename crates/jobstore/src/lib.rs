@@ -13,7 +13,6 @@
 mod apply;
 mod codes;
 mod fault;
-mod follow;
 mod names;
 mod pool;
 mod postgres;

@@ -168,18 +168,7 @@ fn replicas(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     );
     found.same("a file of a final job stays", go(store, files[2], Submitted, 52)?, Ok(Written::Stale));
 
-    let mut new = job(105, JobKind::Replicas, &[Archiving, NotUsed]);
-    new.job.state = JobState::Archiving;
-    let files = submit(store, new)?;
-    let is = go(store, files[0], Failed, 53)?;
-    found.same(
-        "a copy that got to no tape ends the job",
-        is,
-        changed(&[(files[0], Failed)], JobState::Failed),
-    );
-    let reason = the_job(store, id(105))?.reason;
-    let expected = "Archive monitoring failed in a multiple replica job";
-    found.same("and says so", reason.as_deref(), Some(expected));
+    not_on_tape(store, found)?;
 
     let files = submit(store, job(106, JobKind::Replicas, &[Submitted, NotUsed]))?;
     let writes: Vec<Write> = [(files[0], Failed), (files[1], Failed)]
@@ -190,6 +179,40 @@ fn replicas(store: &dyn JobStore, found: &mut Found) -> Result<()> {
         changed(&[(files[1], Failed)], JobState::Failed),
     ];
     found.same("replicas follow each other in one transaction", store.write(&writes)?, expected);
+    Ok(())
+}
+
+/// A replica that was copied and did not get to tape: no other one is tried, and the job says from where it was copied.
+fn not_on_tape(store: &dyn JobStore, found: &mut Found) -> Result<()> {
+    let mut new = job(105, JobKind::Replicas, &[NotUsed, Submitted, NotUsed]);
+    for (file, source) in new.files.iter_mut().zip(["davs://r1", "davs://r2", "davs://r3"]) {
+        file.index = 0;
+        file.link.source = source.into();
+    }
+    new.job.source_se = None;
+    let files = submit(store, new)?;
+    made(go(store, files[1], Failed, 52)?)?;
+    let is = go(store, files[0], Archiving, 53)?;
+    found.same("a copy waits for tape", is, changed(&[(files[0], Archiving)], JobState::Archiving));
+    let is = go(store, files[0], Failed, 54)?;
+    found.same(
+        "a copy that got to no tape ends the job",
+        is,
+        changed(&[(files[0], Failed)], JobState::Failed),
+    );
+    let the = the_job(store, id(105))?;
+    let expected = "Archive monitoring failed in a multiple replica job";
+    found.same("and says so", the.reason.as_deref(), Some(expected));
+    found.same("and has the source that was copied", the.source_se, Some("davs://r1".into()));
+
+    let files = submit(store, job(108, JobKind::Replicas, &[Archiving, NotUsed]))?;
+    made(go(store, files[0], Archiving, 55)?)?;
+    let is = go(store, files[0], Canceled, 56)?;
+    found.same(
+        "a copy that is cancelled while it waits for tape is made from another replica",
+        is,
+        changed(&[(files[0], Canceled), (files[1], Submitted)], JobState::Submitted),
+    );
     Ok(())
 }
 
