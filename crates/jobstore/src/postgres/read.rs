@@ -113,16 +113,15 @@ impl<'a> Reader<'a> {
         if !self.named(&mut conditions, &names)? {
             return Ok(Vec::new());
         }
-        if !filter.states.is_empty() {
-            let states: Vec<String> =
-                filter.states.iter().map(|state| codes::job_state(*state).to_string()).collect();
-            conditions.fixed(&format!("j.state IN ({})", states.join(", ")));
+        if let Some(states) = &filter.states {
+            let Some(states) = codes::list_of(states) else { return Ok(Vec::new()) };
+            conditions.fixed(&format!("j.state IN ({states})"));
         }
         if filter.is_open {
             conditions.fixed("j.finished_s IS NULL");
         }
         if let Some(since_s) = filter.ended_since_s {
-            conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s);
+            conditions.with("j.finished_s >= ", since_s);
         }
         let order = match filter.order {
             Order::Newest => "DESC",
@@ -160,7 +159,7 @@ impl<'a> Reader<'a> {
         }
         if let Some(since_s) = filter.ended_since_s {
             conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s);
-            let ended = "f.state < 32 OR coalesce(f.archive_finished_s, f.finished_s) >= ";
+            let ended = "f.state >= 32 AND coalesce(f.archive_finished_s, f.finished_s) >= ";
             conditions.with(ended, since_s);
         }
         if let Some(after) = filter.after {

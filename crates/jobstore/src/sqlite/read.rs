@@ -216,16 +216,15 @@ impl Reader<'_> {
                 return Ok(None);
             }
         }
-        if !filter.states.is_empty() {
-            let states: Vec<String> =
-                filter.states.iter().map(|state| codes::job_state(*state).to_string()).collect();
-            conditions.fixed(format!("j.state IN ({})", states.join(", ")));
+        if let Some(states) = &filter.states {
+            let Some(states) = codes::list_of(states) else { return Ok(None) };
+            conditions.fixed(format!("j.state IN ({states})"));
         }
         if filter.is_open {
             conditions.fixed("j.finished_s IS NULL".to_owned());
         }
         if let Some(since_s) = filter.ended_since_s {
-            conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s.into());
+            conditions.with("j.finished_s >= ", since_s.into());
         }
         let index = match filter {
             JobFilter { delegation_id: Some(_), .. } => "INDEXED BY job_delegation",
@@ -255,6 +254,10 @@ impl Reader<'_> {
     /// Files have no index by VO, storage or state: jobs are looked through that may have such files, and those of each follow
     /// each other.
     fn question_of_files(&self, filter: &Filter) -> Result<Option<Question>> {
+        // SQLite sees that no row can be in no state, and then cannot use the index that it is told to.
+        if filter.states.is_some_and(|states| states.iter().next().is_none()) {
+            return Ok(None);
+        }
         let mut conditions = Conditions::default();
         let (source, dest) = (filter.source_se.as_ref(), filter.dest_se.as_ref());
         let names = [
@@ -275,7 +278,7 @@ impl Reader<'_> {
         }
         if let Some(since_s) = filter.ended_since_s {
             conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s.into());
-            let ended = "f.state < 32 OR coalesce(f.archive_finished_s, f.finished_s) >= ";
+            let ended = "f.state >= 32 AND coalesce(f.archive_finished_s, f.finished_s) >= ";
             conditions.with(ended, since_s.into());
         }
         if let Some(after) = filter.after {
