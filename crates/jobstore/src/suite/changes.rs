@@ -53,6 +53,7 @@ pub(super) fn check(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     found.same("news are kept", (file.size_bytes, file.transferred_bytes, file.hashed_id), (Some(5), 5, 9));
     found.same("rates and times as well", (file.throughput_bytes_per_s, file.duration_s), (2.5, 2.0));
     found.same("and the end", file.stamps.finished_s, Some(30));
+    found.same("an old failure is forgotten", (file.reason, file.is_recoverable), (None, None));
     found.same("and the request", file.bringonline_token.as_deref(), Some("r1"));
     let merged = serde_json::json!({"dst_file": {"size": 5}});
     found.same("an existing destination is in the metadata", file.metadata, Some(merged));
@@ -65,6 +66,7 @@ pub(super) fn check(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     found.same("the end of a job is kept", the.finished_s, Some(32));
     found.same("with the reason", the.reason.as_deref(), Some(FAILED));
 
+    old_failures(store, found)?;
     run_of_changes(store, found)?;
     replicas(store, found)?;
     hops(store, found)
@@ -106,6 +108,37 @@ fn attempts(store: &dyn JobStore, found: &mut Found, file: FileId) -> Result<()>
     };
     let expected = vec![attempt(0, 20, "TRANSFER [110] timed out", "broker-1"), attempt(1, 21, "", "")];
     found.same("attempts are kept in their order", store.attempts(file)?, expected);
+    Ok(())
+}
+
+/// Files that go well in the end do not say why they failed before; unless they say something themselves.
+fn old_failures(store: &dyn JobStore, found: &mut Found) -> Result<()> {
+    let files = submit(store, job(109, JobKind::Plain, &[Active; 2]))?;
+    let news = |reason: &str| News {
+        reason: Some(reason.to_owned()),
+        is_recoverable: Some(true),
+        ..News::default()
+    };
+    let step = |file, from, to, news| {
+        let mut step = change(file, &[from], to, 35);
+        step.news = news;
+        made(one(store, Write::Change(Box::new(step)))?)
+    };
+    let said = |file| the_file(store, file).map(|file| (file.reason, file.is_recoverable));
+    let failed = Some("SOURCE [5] broken".to_owned());
+    for file in &files {
+        step(*file, Active, Submitted, news("SOURCE [5] broken"))?;
+        step(*file, Submitted, Active, News::default())?;
+    }
+    found.same("a file that is tried again says why", said(files[0])?, (failed, Some(true)));
+    step(files[0], Active, Archiving, News::default())?;
+    found.same("one that was copied does not", said(files[0])?, (None, None));
+    step(files[0], Archiving, Failed, news("ARCHIVING [110] timed out"))?;
+    let expected = (Some("ARCHIVING [110] timed out".to_owned()), Some(true));
+    found.same("but why it got to no tape", said(files[0])?, expected);
+    let skipped = News { reason: Some("it was there".to_owned()), ..News::default() };
+    step(files[1], Active, Finished, skipped)?;
+    found.same("and what it says itself", said(files[1])?, (Some("it was there".to_owned()), None));
     Ok(())
 }
 
