@@ -57,6 +57,29 @@ fn every_version_becomes_the_newest_and_a_newer_one_is_left_alone() {
     assert!(error.to_string().contains("has version 99"), "{error}");
 }
 
+/// A user that may make no schemas has its tables in one that was made for it.
+#[test]
+fn a_schema_may_be_made_beforehand() {
+    let cluster = Cluster::start();
+    let config = connection::configuration(&cluster.url()).unwrap();
+    let mut owner = Connection::open(&config, Purpose::Writing).unwrap();
+    owner.batch("CREATE USER broker").unwrap();
+    let url = cluster.url().replace("user=gridlane", "user=broker");
+    let error = PostgresStore::open(&url).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    owner.batch("CREATE SCHEMA gridlane_broker AUTHORIZATION broker").unwrap();
+    for number in 1..=2 {
+        // It is opened again as well.
+        let store = PostgresStore::open(&url).unwrap();
+        let new = suite::make::job(number, JobKind::Plain, &[FileState::Submitted]);
+        assert!(matches!(
+            store.write(&[Write::Submit(Box::new(new))]).unwrap()[..],
+            [Ok(Written::Submitted(_))]
+        ));
+        assert_eq!(store.jobs(&JobFilter::default()).unwrap().len() as u128, number);
+    }
+}
+
 /// Two brokers on one database: what one submits the other sees, in the order of numbers, and each file goes to one.
 #[test]
 fn brokers_share_a_store() {
