@@ -12,6 +12,7 @@
 
 mod apply;
 mod codes;
+mod dialect;
 mod fault;
 mod names;
 mod pool;

@@ -3,10 +3,10 @@ mod cluster;
 use std::sync::{Arc, Barrier};
 
 use gridlane_core::ErrorKind;
-use gridlane_jobs::{FileState, JobKind};
+use gridlane_jobs::{FileId, FileState, JobKind};
 
 use super::*;
-use crate::store::Written;
+use crate::store::{Filter, JobFilter, JobStore, Write, Written};
 use crate::suite;
 use cluster::Cluster;
 
