@@ -4,7 +4,7 @@
 //! A store makes a change, then its consequences, counts ([`Tally`](crate::Tally)), and has the job's state; all in one transaction, so
 //! that a job and its files are final at the same time.
 
-use crate::{Change, FileId, FileState, FileStates, JobKind, JobState, Link, News, Selection, Storage};
+use crate::{FileId, FileState, JobKind, JobState};
 
 /// The reason of a job that has ended otherwise than well.
 pub const FILES_FAILED: &str =
@@ -21,7 +21,7 @@ pub const GLOBAL_QUEUE_TIMEOUT: &str =
     "Job has been canceled because it stayed in the queue for too long (global timeout)";
 
 /// A file of a job with replicas or hops, as a store has it once a change is made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The file.
     pub id: FileId,
@@ -29,8 +29,8 @@ pub struct Member {
     pub state: FileState,
     /// The state that it gets when its turn comes.
     pub initial_state: FileState,
-    /// Its link.
-    pub link: Link,
+    /// Files that wait on its link, if the one with the shortest queue is to be next; 0 of each if the next by number is.
+    pub waiting: u64,
 }
 
 /// A change that was made.
@@ -40,23 +40,19 @@ pub struct Happened {
     pub from: FileState,
     /// The state that it has.
     pub to: FileState,
-    /// When, in seconds since 1970.
-    pub at_s: i64,
 }
 
-/// The changes that follow from one: a replica or hop whose turn has come.
+/// What follows from a change: the replica or hop whose turn has come, with the state that it gets; it is NOT_USED until then.
 ///
-/// Of replicas the next one has it when one has failed or was cancelled and no other is under way: that of the link on which the fewest
-/// files wait (`waiting`) if its source is chosen so, else the next by number. Of hops the next by number, when one has finished. Files
-/// that never have it stay NOT_USED. A copy that did not get to tape is not made from another replica.
-pub fn consequences(
+/// Of replicas the next one has it when one has failed or was cancelled and no other is under way: that of the shortest queue, and of
+/// equals the first by number. Of hops the next by number, when one has finished. Files that never have it stay NOT_USED. A copy that
+/// did not get to tape is not made from another replica.
+pub fn consequence(
     kind: JobKind,
     job_state: JobState,
-    selection: Selection,
     members: &[Member],
     happened: Happened,
-    waiting: &dyn Fn(&Link) -> u64,
-) -> Vec<Change> {
+) -> Option<(FileId, FileState)> {
     let is_turn = match kind {
         JobKind::Plain | JobKind::Reuse => false,
         JobKind::Replicas => match happened.to {
@@ -75,27 +71,18 @@ pub fn consequences(
         _ => matches!(member.state, FileState::NotUsed | FileState::Finished),
     };
     if !is_turn || job_state.is_final() || !members.iter().all(is_idle) {
-        return Vec::new();
+        return None;
     }
     let unused = members.iter().filter(|member| member.state == FileState::NotUsed);
-    let next = match (kind, selection) {
-        (JobKind::Replicas, Selection::Auto) => {
-            unused.min_by_key(|member| (waiting(&member.link), member.id))
-        }
+    let next = match kind {
+        JobKind::Replicas => unused.min_by_key(|member| (member.waiting, member.id)),
         _ => unused.min_by_key(|member| member.id),
+    }?;
+    let begins = match next.initial_state {
+        FileState::Staging => FileState::Staging,
+        _ => FileState::Submitted,
     };
-    let begins = |member: &Member| Change {
-        file: member.id,
-        from: FileStates::of(&[FileState::NotUsed]),
-        if_host: None,
-        to: match member.initial_state {
-            FileState::Staging => FileState::Staging,
-            _ => FileState::Submitted,
-        },
-        at_s: happened.at_s,
-        news: News::default(),
-    };
-    next.map(begins).into_iter().collect()
+    Some((next.id, begins))
 }
 
 /// The reason of a job that has got the state `after`, and was `before`: none while it lasts, or if it has ended well.
@@ -108,20 +95,14 @@ pub fn reason(kind: JobKind, before: JobState, latest: FileState, after: JobStat
     Some(if did_not_archive { ARCHIVE_FAILED } else { FILES_FAILED })
 }
 
-/// The source that a job of replicas has in the end: that of the replica that was copied, or that was and did not get to tape.
-pub fn source_in_the_end(
-    kind: JobKind,
-    before: JobState,
-    after: JobState,
-    members: &[Member],
-) -> Option<Storage> {
-    let looked_for = match (kind, after) {
-        (JobKind::Replicas, JobState::Finished) => FileState::Finished,
-        (JobKind::Replicas, JobState::Failed) if before == JobState::Archiving => FileState::Failed,
-        _ => return None,
-    };
-    let found = members.iter().rev().find(|member| member.state == looked_for)?;
-    Some(found.link.source.clone())
+/// True if a job of replicas has the source of this file in the end: it was copied, or it was and did not get to tape.
+pub fn is_source_in_the_end(kind: JobKind, happened: Happened) -> bool {
+    kind == JobKind::Replicas
+        && match happened.to {
+            FileState::Finished => true,
+            FileState::Failed => happened.from == FileState::Archiving,
+            _ => false,
+        }
 }
 
 #[cfg(test)]
@@ -136,48 +117,27 @@ mod tests {
             id: FileId(number),
             state: *state,
             initial_state: Submitted,
-            link: Link { source: format!("davs://{number}").as_str().into(), destination: "davs://d".into() },
+            waiting: 0,
         };
         (1..).zip(states).map(member).collect()
     }
 
     /// The file whose turn comes once one has gone to this state.
-    fn turn(
-        kind: JobKind,
-        selection: Selection,
-        states: &[FileState],
-        from: FileState,
-        to: FileState,
-    ) -> Option<i64> {
-        let waiting = |link: &Link| if &*link.source.0 == "davs://4" { 1 } else { 2 };
-        let happened = Happened { from, to, at_s: 5 };
-        let changes = consequences(kind, JobState::Active, selection, &members(states), happened, &waiting);
-        assert!(
-            changes
-                .iter()
-                .all(|change| change.to == Submitted && change.at_s == 5 && change.from.has(NotUsed))
-        );
-        assert!(changes.len() <= 1);
-        changes.first().map(|change| change.file.0)
+    fn turn(kind: JobKind, members: &[Member], from: FileState, to: FileState) -> Option<i64> {
+        let next = consequence(kind, JobState::Active, members, Happened { from, to });
+        assert!(next.is_none_or(|(_, begins)| begins == Submitted));
+        next.map(|(file, _)| file.0)
     }
 
     #[test]
     fn a_replica_follows_one_that_has_failed() {
-        let next =
-            |selection, states: &[FileState]| turn(JobKind::Replicas, selection, states, Active, Failed);
-        assert_eq!(next(Selection::Orderly, &[Failed, NotUsed, NotUsed, NotUsed]), Some(2));
-        assert_eq!(
-            next(Selection::Auto, &[Failed, NotUsed, NotUsed, NotUsed]),
-            Some(4),
-            "the shortest queue"
-        );
-        assert_eq!(next(Selection::Auto, &[Failed, NotUsed, NotUsed]), Some(2), "the first of equals");
-        assert_eq!(next(Selection::Throughput, &[NotUsed, Failed, NotUsed, NotUsed]), Some(1));
-        assert_eq!(next(Selection::Auto, &[Failed, Failed]), None);
-        assert_eq!(next(Selection::Auto, &[Failed, Submitted, NotUsed]), None, "one is under way");
-        assert_eq!(next(Selection::Auto, &[Failed, Finished, NotUsed]), None);
-        let next =
-            |from, to, states: &[FileState]| turn(JobKind::Replicas, Selection::Auto, states, from, to);
+        let next = |states: &[FileState]| turn(JobKind::Replicas, &members(states), Active, Failed);
+        assert_eq!(next(&[Failed, NotUsed, NotUsed, NotUsed]), Some(2));
+        assert_eq!(next(&[NotUsed, Failed, NotUsed, NotUsed]), Some(1));
+        assert_eq!(next(&[Failed, Failed]), None);
+        assert_eq!(next(&[Failed, Submitted, NotUsed]), None, "one is under way");
+        assert_eq!(next(&[Failed, Finished, NotUsed]), None);
+        let next = |from, to, states: &[FileState]| turn(JobKind::Replicas, &members(states), from, to);
         assert_eq!(next(Submitted, Canceled, &[Canceled, NotUsed]), Some(2));
         assert_eq!(next(Archiving, Failed, &[Failed, NotUsed]), None, "it was copied");
         assert_eq!(next(Archiving, Canceled, &[Canceled, NotUsed]), Some(2), "a storage was banned");
@@ -185,25 +145,41 @@ mod tests {
     }
 
     #[test]
+    fn the_replica_of_the_shortest_queue_is_next() {
+        let queues = |kind, waiting: [u64; 4]| {
+            let mut members = members(&[
+                if kind == JobKind::Replicas { Failed } else { Finished },
+                NotUsed,
+                NotUsed,
+                NotUsed,
+            ]);
+            members.iter_mut().zip(waiting).for_each(|(member, waiting)| member.waiting = waiting);
+            let to = members[0].state;
+            turn(kind, &members, Active, to)
+        };
+        assert_eq!(queues(JobKind::Replicas, [0, 2, 2, 1]), Some(4));
+        assert_eq!(queues(JobKind::Replicas, [0, 2, 1, 1]), Some(3), "the first of equals");
+        assert_eq!(queues(JobKind::Multihop, [0, 2, 2, 1]), Some(2), "hops have an order");
+    }
+
+    #[test]
     fn a_hop_follows_one_that_has_finished() {
-        let next =
-            |from, to, states: &[FileState]| turn(JobKind::Multihop, Selection::Auto, states, from, to);
+        let next = |from, to, states: &[FileState]| turn(JobKind::Multihop, &members(states), from, to);
         assert_eq!(next(Active, Finished, &[Finished, NotUsed, NotUsed]), Some(2));
         assert_eq!(next(Started, Finished, &[Finished, Finished, NotUsed]), Some(3));
         assert_eq!(next(Active, Failed, &[Failed, NotUsed]), None);
         assert_eq!(next(Active, Finished, &[Finished, Canceled, NotUsed]), None);
-        assert_eq!(turn(JobKind::Plain, Selection::Auto, &[Finished, NotUsed], Active, Finished), None);
+        assert_eq!(turn(JobKind::Plain, &members(&[Finished, NotUsed]), Active, Finished), None);
     }
 
     #[test]
     fn a_replica_that_is_on_tape_is_brought_first() {
         let mut members = members(&[Failed, NotUsed]);
         members[1].initial_state = Staging;
-        let happened = Happened { from: Active, to: Failed, at_s: 5 };
-        let after =
-            |state| consequences(JobKind::Replicas, state, Selection::Auto, &members, happened, &|_| 0);
-        assert_eq!(after(JobState::Active)[0].to, Staging);
-        assert_eq!(after(JobState::Canceled), [], "a job that has ended goes on with nothing");
+        let happened = Happened { from: Active, to: Failed };
+        let after = |state| consequence(JobKind::Replicas, state, &members, happened);
+        assert_eq!(after(JobState::Active), Some((FileId(2), Staging)));
+        assert_eq!(after(JobState::Canceled), None, "a job that has ended goes on with nothing");
     }
 
     #[test]
@@ -215,24 +191,18 @@ mod tests {
         assert_eq!((plain(JobState::Finished), plain(JobState::Active)), (None, None));
         let tape = reason(JobKind::Replicas, JobState::Archiving, Failed, JobState::Failed);
         assert_eq!(tape, Some(ARCHIVE_FAILED));
-        let source = |before, after, states: &[FileState]| {
-            source_in_the_end(JobKind::Replicas, before, after, &members(states))
-                .map(|storage| storage.to_string())
-        };
-        let active = JobState::Active;
-        assert_eq!(
-            source(active, JobState::Finished, &[Failed, Finished, NotUsed]).as_deref(),
-            Some("davs://2")
-        );
-        assert_eq!(
-            source(JobState::Archiving, JobState::Failed, &[Failed, Failed, NotUsed]).as_deref(),
-            Some("davs://2")
-        );
-        assert_eq!(source(active, JobState::Failed, &[Failed, Failed]), None);
-        assert_eq!(
-            source_in_the_end(JobKind::Plain, active, JobState::Finished, &members(&[Finished])),
-            None
-        );
+    }
+
+    #[test]
+    fn a_job_of_replicas_has_the_source_that_was_copied() {
+        let is_source = |kind, from, to| is_source_in_the_end(kind, Happened { from, to });
+        assert!(is_source(JobKind::Replicas, Active, Finished));
+        assert!(is_source(JobKind::Replicas, Archiving, Finished));
+        assert!(is_source(JobKind::Replicas, Archiving, Failed), "it was copied, and is not on tape");
+        assert!(!is_source(JobKind::Replicas, Active, Failed));
+        assert!(!is_source(JobKind::Replicas, Archiving, Canceled), "another replica is copied instead");
+        assert!(!is_source(JobKind::Replicas, Active, Archiving), "it is not the end");
+        assert!(!is_source(JobKind::Plain, Active, Finished));
     }
 
     proptest! {
@@ -240,7 +210,7 @@ mod tests {
         #[test]
         fn a_job_never_stops_before_its_end(
             kind in prop::sample::select(vec![JobKind::Replicas, JobKind::Multihop]),
-            selection in prop::sample::select(vec![Selection::Auto, Selection::Orderly]),
+            queues in prop::collection::vec(0_u64..3, 6),
             first in any::<prop::sample::Index>(),
             outcomes in prop::collection::vec(
                 (any::<bool>(), any::<bool>(), prop::sample::select(vec![Finished, Failed, Canceled])),
@@ -250,6 +220,7 @@ mod tests {
             let mut files = members(&vec![NotUsed; outcomes.len()]);
             let first = if kind == JobKind::Replicas { first.index(files.len()) } else { 0 };
             files[first].state = Submitted;
+            files.iter_mut().zip(queues).for_each(|(file, waiting)| file.waiting = waiting);
             let mut state = JobState::Submitted;
             for (is_copied, is_archived, outcome) in outcomes {
                 let runs = |file: &Member| !file.state.is_final() && file.state != NotUsed;
@@ -258,17 +229,22 @@ mod tests {
                 let Some(running) = running.first().copied() else { break };
                 let on_the_way = [is_copied.then_some(Active), (is_copied && is_archived).then_some(Archiving)];
                 for to in on_the_way.into_iter().flatten().chain([outcome]) {
-                    let happened = Happened { from: files[running].state, to, at_s: 0 };
+                    let happened = Happened { from: files[running].state, to };
                     files[running].state = to;
-                    for change in consequences(kind, state, selection, &files, happened, &|_| 0) {
-                        let file = files.iter_mut().find(|file| file.id == change.file).unwrap();
-                        prop_assert!(change.from.has(file.state));
-                        file.state = change.to;
+                    let next = consequence(kind, state, &files, happened);
+                    if let Some((next, begins)) = next {
+                        let file = files.iter_mut().find(|file| file.id == next).unwrap();
+                        prop_assert_eq!(file.state, NotUsed);
+                        file.state = begins;
                     }
+                    let latest = next.map_or(to, |(_, begins)| begins);
                     let before = state;
-                    state = Tally::of(files.iter().map(|file| file.state)).job_state(kind, before, to);
-                    let has_reason = reason(kind, before, to, state).is_some();
+                    state = Tally::of(files.iter().map(|file| file.state)).job_state(kind, before, latest);
+                    let has_reason = reason(kind, before, latest, state).is_some();
                     prop_assert_eq!(has_reason, state.is_final() && state != JobState::Finished);
+                    if is_source_in_the_end(kind, happened) {
+                        prop_assert!(state.is_final(), "{:?}: {:?}", state, files);
+                    }
                 }
             }
             prop_assert!(state.is_final(), "{:?}: {:?}", state, files);

@@ -42,8 +42,8 @@ impl Tally {
         self.counts[to as usize] += 1;
     }
 
-    /// The job's state, which was `before`, now that a file has got the state `latest`, and others what follows from that
-    /// ([`follow::consequences`](crate::follow::consequences)).
+    /// The job's state, which was `before`, now that the last one of its files to change has got the state `latest`: the one that
+    /// follows from another one, if one does ([`follow::consequence`](crate::follow::consequence)).
     ///
     /// Replicas are one file, which is finished if any of them is, and failed or cancelled if all of them are.
     pub fn job_state(&self, kind: JobKind, before: JobState, latest: FileState) -> JobState {

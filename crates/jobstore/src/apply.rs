@@ -6,12 +6,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gridlane_core::Result;
+use gridlane_jobs::follow::{self, Happened, Member};
 use gridlane_jobs::{Change, FileId, FileState, JobId, JobKind, JobState, NewJob, Tally};
 
 use crate::rows::{AttemptRow, FileRow, FileText, Head, Hot, JobRow, NameKey};
 use crate::store::{Answer, Refused, Setting, Standing, Write, Written};
 use crate::tables::{Digest, Tables};
-use crate::{codes, follow, progress};
+use crate::{codes, progress};
 
 /// Makes these writes in this order.
 ///
@@ -269,15 +270,14 @@ fn cancel(
     let mut begun = Vec::new();
     if files.is_some() {
         for (_, from, _) in &canceled {
-            begun.extend(work.follow(key, *from, FileState::Canceled)?);
+            begun.extend(work.follow(key, Happened { from: *from, to: FileState::Canceled })?);
         }
     }
     let latest = begun.last().map_or(FileState::Canceled, |standing| standing.state);
-    let from = canceled.last().map_or(latest, |(_, from, _)| *from);
     let state = match files {
         None => work.end(key, JobState::Canceled, Some(reason.to_owned()), at_s)?,
         Some(_) if canceled.is_empty() => work.heads.get(&key).map_or(JobState::Canceled, |head| head.state),
-        Some(_) => work.judge(key, from, latest, Some(reason), at_s)?,
+        Some(_) => work.judge(key, latest, Some(reason), at_s)?,
     };
     work.save()?;
     let mut standings = Vec::with_capacity(canceled.len() + begun.len());
@@ -361,12 +361,11 @@ impl<T: Tables> Work<'_, T> {
             self.free_destination(key, id)?;
         }
         let mut standings = vec![Standing { file: change.file, state: change.to }];
-        standings.extend(self.follow(key, from, change.to)?);
+        let happened = Happened { from, to: change.to };
+        standings.extend(self.follow(key, happened)?);
         let latest = standings.last().map_or(change.to, |standing| standing.state);
-        if change.to == FileState::Finished {
-            self.keep_source(key, id);
-        }
-        let state = self.judge(key, from, latest, None, change.at_s)?;
+        self.keep_source(key, id, happened);
+        let state = self.judge(key, latest, None, change.at_s)?;
         Ok(Ok(Written::Changed(standings, state)))
     }
 
@@ -381,10 +380,10 @@ impl<T: Tables> Work<'_, T> {
         }
     }
 
-    /// Begins the file that follows after another one has gone from one state to another.
-    fn follow(&mut self, job: i64, from: FileState, to: FileState) -> Result<Option<Standing>> {
+    /// Begins the file whose turn has come by this change of another one. The store knows no queues: it is the next by number.
+    fn follow(&mut self, job: i64, happened: Happened) -> Result<Option<Standing>> {
         let Some(head) = self.heads.get(&job) else { return Ok(None) };
-        if !matches!(head.kind, JobKind::Replicas | JobKind::Multihop) || !to.is_final() {
+        if !matches!(head.kind, JobKind::Replicas | JobKind::Multihop) || !happened.to.is_final() {
             return Ok(None);
         }
         if self.is_complete.insert(job) {
@@ -394,11 +393,15 @@ impl<T: Tables> Work<'_, T> {
             }
         }
         let numbers = head.key..head.key + i64::from(head.files);
-        let siblings: Vec<follow::Sibling> = numbers
-            .filter_map(|id| self.files.get(&id))
-            .map(|file| follow::Sibling { id: file.id, state: file.state, initial_state: file.initial_state })
-            .collect();
-        let Some((id, state)) = follow::next(head.kind, &siblings, from, to) else { return Ok(None) };
+        let member = |file: &Hot| Member {
+            id: FileId(file.id),
+            state: file.state,
+            initial_state: file.initial_state,
+            waiting: 0,
+        };
+        let members: Vec<Member> = numbers.filter_map(|id| self.files.get(&id)).map(member).collect();
+        let next = follow::consequence(head.kind, head.state, &members, happened);
+        let Some((FileId(id), state)) = next else { return Ok(None) };
         if let Some(file) = self.files.get_mut(&id) {
             file.state = state;
         }
@@ -406,34 +409,26 @@ impl<T: Tables> Work<'_, T> {
         Ok(Some(Standing { file: FileId(id), state }))
     }
 
-    /// A job with replicas has the source that worked (fts3-rest 6.2).
-    fn keep_source(&mut self, job: i64, file: i64) {
+    /// A job with replicas has the source that was copied (fts3-rest 6.2).
+    fn keep_source(&mut self, job: i64, file: i64, happened: Happened) {
         if let (Some(head), Some(file)) = (self.heads.get_mut(&job), self.files.get(&file))
-            && head.kind == JobKind::Replicas
+            && follow::is_source_in_the_end(head.kind, happened)
         {
             head.source_se = Some(file.source_se);
         }
     }
 
-    /// Finds a job's state after its files have changed, the last one of which is `latest` now, and one was `from` before.
+    /// Finds a job's state after its files have changed, the last one of which is `latest` now.
     /// `canceled`: the reason of a job that is cancelled by that.
-    fn judge(
-        &mut self,
-        job: i64,
-        from: FileState,
-        latest: FileState,
-        canceled: Option<&str>,
-        at_s: i64,
-    ) -> Result<JobState> {
+    fn judge(&mut self, job: i64, latest: FileState, canceled: Option<&str>, at_s: i64) -> Result<JobState> {
         let Some(head) = self.heads.get_mut(&job) else {
             return Err(codes::damaged(format!("the job {job} is gone")));
         };
         let state = head.tally.job_state(head.kind, head.state, latest);
         if state.is_final() {
-            let kind = head.kind;
             let reason = match canceled.filter(|_| state == JobState::Canceled) {
                 Some(reason) => Some(reason.to_owned()),
-                None => follow::reason(kind, state, from).map(str::to_owned),
+                None => follow::reason(head.kind, head.state, latest, state).map(str::to_owned),
             };
             return self.end(job, state, reason, at_s);
         }

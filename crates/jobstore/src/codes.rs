@@ -53,6 +53,12 @@ pub(crate) fn states(states: FileStates) -> i64 {
     states.iter().fold(0, |bits, state| bits | bit(state))
 }
 
+/// States of jobs as a list of SQL, which is not empty: in some dialects it must not be. `None`: no job is in any of them.
+pub(crate) fn list_of(states: &[JobState]) -> Option<String> {
+    let codes: Vec<String> = states.iter().map(|state| job_state(*state).to_string()).collect();
+    (!codes.is_empty()).then(|| codes.join(", "))
+}
+
 /// The bit of a state: numbers of states that are not final are below 16, and of final ones below 48.
 fn bit(state: FileState) -> i64 {
     let code = file_state(state);

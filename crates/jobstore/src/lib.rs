@@ -12,8 +12,8 @@
 
 mod apply;
 mod codes;
+mod dialect;
 mod fault;
-mod follow;
 mod names;
 mod pool;
 mod postgres;

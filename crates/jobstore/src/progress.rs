@@ -31,6 +31,10 @@ pub(crate) fn make(
     let set = |old: &mut Option<u64>, new: Option<u64>| *old = new.or(*old);
     set(&mut file.size_bytes, news.size_bytes);
     set(&mut file.transferred_bytes, news.transferred_bytes);
+    // What an earlier attempt has failed for is not said of a copy that went well.
+    if matches!(change.to, FileState::Finished | FileState::Archiving) {
+        (file.reason, file.is_recoverable) = (None, None);
+    }
     file.reason = news.reason.clone().or(file.reason.take());
     file.is_recoverable = news.is_recoverable.or(file.is_recoverable);
     file.retry_after_s = news.retry_after_s.or(file.retry_after_s);

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::codes;
-use crate::store::Waiting;
+use crate::store::{Audit, Beat, Waiting};
 
 /// A name by its number in the table of names.
 pub(crate) type NameKey = i32;
@@ -442,6 +442,39 @@ pub(crate) fn read_waiting(row: &mut impl Columns, names: &mut impl NameOf) -> R
         },
         transfer_host: row.name_or_null()?.map(|key| names.string_of(key)).transpose()?,
     })
+}
+
+/// Brokers as [`read_beat`] reads them, in every dialect.
+pub(crate) const BEATS: &str =
+    "SELECT n.key, n.text, h.beat_s, h.is_draining FROM host h JOIN name n ON n.key = h.name";
+
+/// Reads a row of [`BEATS`].
+pub(crate) fn read_beat(row: &mut impl Columns) -> Result<(NameKey, Beat)> {
+    let key = row.name()?;
+    Ok((key, Beat { host: row.text()?, at_s: row.int()?, is_draining: row.int()? != 0 }))
+}
+
+/// Reads the columns `host, state, count(*)` of files that are counted.
+pub(crate) fn read_busy(row: &mut impl Columns) -> Result<(NameKey, FileState, u64)> {
+    Ok((row.name()?, codes::read_file_state(row.int()?)?, narrow(row.int()?)?))
+}
+
+/// The broker that decides as [`read_leader`] reads it, in every dialect.
+pub(crate) const LEADER: &str = "SELECT n.text, l.until_s FROM leader l JOIN name n ON n.key = l.host";
+
+/// Reads the row of [`LEADER`].
+pub(crate) fn read_leader(row: &mut impl Columns) -> Result<(String, i64)> {
+    Ok((row.text()?, row.int()?))
+}
+
+/// Reads the columns `at_s, by, subject, action` of the audit.
+pub(crate) fn read_audit(row: &mut impl Columns) -> Result<Audit> {
+    Ok(Audit { at_s: row.int()?, by: row.text()?, subject: row.text()?, action: row.text()? })
+}
+
+/// Reads the columns `name, value` of settings.
+pub(crate) fn read_setting(row: &mut impl Columns) -> Result<(String, serde_json::Value)> {
+    Ok((row.text()?, read_json(&row.text()?)?))
 }
 
 /// An attempt that has failed.

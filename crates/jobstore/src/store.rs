@@ -254,7 +254,7 @@ pub enum Order {
     Oldest,
 }
 
-/// Which jobs (fts3-rest 3.2); what is `None` or empty holds for all.
+/// Which jobs (fts3-rest 3.2); what is `None` holds for all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
     /// The user.
@@ -263,11 +263,11 @@ pub struct JobFilter {
     pub vo: Option<String>,
     /// The name of what the user has lent.
     pub delegation_id: Option<String>,
-    /// These states.
-    pub states: Vec<JobState>,
+    /// These states; an empty list: none that there is.
+    pub states: Option<Vec<JobState>>,
     /// Only those that have not ended, whatever their state.
     pub is_open: bool,
-    /// Those that have ended since, in seconds since 1970, beside those that have not.
+    /// Only those that have ended since, in seconds since 1970.
     pub ended_since_s: Option<i64>,
     /// The source of all files.
     pub source_se: Option<Storage>,
@@ -279,14 +279,14 @@ pub struct JobFilter {
     pub limit: u32,
 }
 
-/// Which files; what is `None` or empty holds for all.
+/// Which files; what is `None` holds for all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     /// The VO.
     pub vo: Option<String>,
     /// The user.
     pub user_dn: Option<String>,
-    /// These states.
+    /// These states; an empty set: none that there is.
     pub states: Option<FileStates>,
     /// The source.
     pub source_se: Option<Storage>,
@@ -296,7 +296,7 @@ pub struct Filter {
     pub destination: Option<String>,
     /// The broker that has them.
     pub transfer_host: Option<String>,
-    /// Those that have ended since, in seconds since 1970, beside those that have not.
+    /// Only those that have ended since, in seconds since 1970, also of jobs that have not.
     pub ended_since_s: Option<i64>,
     /// Only those after this one, by number: for pages.
     pub after: Option<FileId>,

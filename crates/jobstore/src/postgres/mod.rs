@@ -14,15 +14,13 @@ use std::sync::{Mutex, MutexGuard};
 
 use gridlane_core::{Result, limits};
 use gridlane_delegation::{Kind, RecordId, Store};
-use gridlane_jobs::{Attempt, File, FileId, Job, JobId};
 use postgres::Config;
 
-use crate::apply::apply;
+use crate::dialect::Dialect;
 use crate::fault::{Faults, Stored};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::rows::Columns;
-use crate::store::{Answer, Audit, Filter, Host, JobFilter, JobStore, Setting, Waiting, Write};
 use connection::{Connection, Purpose};
 use read::Reader;
 use tables::Transaction;
@@ -65,8 +63,25 @@ impl PostgresStore {
         })
     }
 
-    /// Makes a transaction that is durable when this returns. It is made again if another one got into its way, and if the
-    /// connection was lost before it was complete.
+    /// The connection that writes.
+    fn writer(&self) -> MutexGuard<'_, Option<Connection>> {
+        let mut writer = self.writer.lock().unwrap_or_else(|poisoned| {
+            // A transaction may have been left open by a panic.
+            let mut writer = poisoned.into_inner();
+            *writer = None;
+            writer
+        });
+        if writer.as_ref().is_some_and(Connection::is_closed) {
+            *writer = None;
+        }
+        writer
+    }
+}
+
+impl Dialect for PostgresStore {
+    type Transaction<'a> = Transaction<'a>;
+    type Reader<'a> = Reader<'a>;
+
     fn transact<T>(&self, mut make: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         let mut writer = self.writer();
         let mut tried = 0;
@@ -106,7 +121,6 @@ impl PostgresStore {
         }
     }
 
-    /// Reads with a connection of its own.
     fn read<T>(&self, mut read: impl FnMut(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         // Every connection that is idle may have been lost meanwhile: when the server was started again, all are.
         let mut left = limits::STORE_READERS_MAX;
@@ -125,70 +139,6 @@ impl PostgresStore {
             }
             left -= 1;
         }
-    }
-
-    /// The connection that writes.
-    fn writer(&self) -> MutexGuard<'_, Option<Connection>> {
-        let mut writer = self.writer.lock().unwrap_or_else(|poisoned| {
-            // A transaction may have been left open by a panic.
-            let mut writer = poisoned.into_inner();
-            *writer = None;
-            writer
-        });
-        if writer.as_ref().is_some_and(Connection::is_closed) {
-            *writer = None;
-        }
-        writer
-    }
-}
-
-impl JobStore for PostgresStore {
-    fn write(&self, writes: &[Write]) -> Result<Vec<Answer>> {
-        self.transact(|transaction| apply(transaction, writes))
-    }
-
-    fn job(&self, id: JobId) -> Result<Option<Job>> {
-        self.read(|reader| reader.job(id))
-    }
-
-    fn files(&self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
-        self.read(|reader| reader.files(job, after, limit))
-    }
-
-    fn file(&self, id: FileId) -> Result<Option<File>> {
-        self.read(|reader| reader.file(id))
-    }
-
-    fn attempts(&self, file: FileId) -> Result<Vec<Attempt>> {
-        self.read(|reader| reader.attempts(file))
-    }
-
-    fn jobs(&self, filter: &JobFilter) -> Result<Vec<Job>> {
-        self.read(|reader| reader.jobs(filter))
-    }
-
-    fn files_like(&self, filter: &Filter) -> Result<Vec<File>> {
-        self.read(|reader| reader.files_like(filter))
-    }
-
-    fn waiting(&self, after: Option<FileId>, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
-        self.read(|reader| reader.waiting(after, take))
-    }
-
-    fn settings(&self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
-        self.read(|reader| reader.settings(kind))
-    }
-
-    fn audit(&self, limit: u32) -> Result<Vec<Audit>> {
-        self.read(|reader| reader.audit(limit))
-    }
-
-    fn hosts(&self) -> Result<Vec<Host>> {
-        self.read(|reader| reader.hosts())
-    }
-
-    fn leader(&self) -> Result<Option<(String, i64)>> {
-        self.read(|reader| reader.leader())
     }
 }
 

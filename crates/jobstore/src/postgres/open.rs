@@ -23,10 +23,16 @@ pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Resul
 }
 
 fn migrate_locked(connection: &mut Connection, migrations: &[&str]) -> Result<()> {
-    const IS_THERE: &str = "SELECT to_regnamespace('gridlane_broker') IS NOT NULL";
+    const HAS_SCHEMA: &str = "SELECT to_regnamespace('gridlane_broker') IS NOT NULL";
+    const HAS_VERSION: &str = "SELECT to_regclass('gridlane_broker.version') IS NOT NULL";
     const VERSION: &str = "SELECT number FROM version";
-    if connection.one(IS_THERE, &[], |row| row.int())? != Some(1) {
-        connection.batch("CREATE SCHEMA gridlane_broker")?;
+    let mut is_there = |what| connection.one(what, &[], |row| row.int()).map(|found| found == Some(1));
+    let (has_schema, has_version) = (is_there(HAS_SCHEMA)?, is_there(HAS_VERSION)?);
+    // Whoever may make no schemas uses one that was made for it: PostgreSQL asks for that right even where there is one.
+    if !has_schema {
+        connection.batch("CREATE SCHEMA IF NOT EXISTS gridlane_broker")?;
+    }
+    if !has_version {
         connection.batch("CREATE TABLE version (number int4 NOT NULL); INSERT INTO version VALUES (0)")?;
     }
     let version = connection.one(VERSION, &[], |row| row.int())?.unwrap_or(0);

@@ -9,12 +9,14 @@ use postgres::types::ToSql;
 use super::connection::{Connection, Row, Values};
 use super::text::escape;
 use crate::codes;
+use crate::dialect::Questions;
 use crate::names::Names;
 use crate::rows::{
-    ATTEMPT, AttemptRow, Columns, FILE, FILE_JOB, FileJob, FileRow, HEAD, HOT, Head, JOB, JobRow, NameKey,
-    NameOf, WAITING, narrow, read_json, read_waiting,
+    ATTEMPT, AttemptRow, BEATS, Columns, FILE, FILE_JOB, FileJob, FileRow, HEAD, HOT, Head, JOB, JobRow,
+    LEADER, NameKey, NameOf, WAITING, read_audit, read_beat, read_busy, read_leader, read_setting,
+    read_waiting,
 };
-use crate::store::{Audit, Beat, Filter, Host, JobFilter, Order, Setting, Waiting};
+use crate::store::{Audit, Beat, Filter, JobFilter, Order, Setting, Waiting};
 
 /// The number of a name that is in the store.
 pub(super) fn key_of(connection: &mut Connection, digest: &[u8; 32]) -> Result<Option<NameKey>> {
@@ -28,7 +30,7 @@ pub(super) fn name_of(connection: &mut Connection, key: NameKey) -> Result<Arc<s
 }
 
 /// A connection that reads what is in the store for good.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     /// The connection.
     pub(super) connection: &'a mut Connection,
     names: &'a Names,
@@ -60,15 +62,65 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A job, also from the archive.
-    pub(super) fn job(&mut self, id: JobId) -> Result<Option<Job>> {
+    fn files_of(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<File>> {
+        let rows = self.connection.all(sql, values, |row| Ok((FileRow::read(row)?, FileJob::read(row)?)))?;
+        rows.into_iter().map(|(row, job)| row.file(&job, self)).collect()
+    }
+
+    /// Adds conditions on names, where there is one to be found; false if the store has no such name.
+    fn named(&mut self, conditions: &mut Conditions, names: &[(&str, Option<&str>)]) -> Result<bool> {
+        for (column, name) in names {
+            let Some(name) = name else { continue };
+            let Some(key) = self.key_of(name)? else { return Ok(false) };
+            conditions.with(column, key);
+        }
+        Ok(true)
+    }
+
+    /// Hands out the rows of a cursor.
+    fn tell(&mut self, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
+        let fetch = format!("FETCH FORWARD {} FROM waiting", limits::STORE_ROWS_AT_A_TIME);
+        loop {
+            let rows = self.connection.fetch(&fetch)?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.has_told = true;
+            for row in &rows {
+                take(read_waiting(&mut Row::new(row), self)?)?;
+            }
+        }
+    }
+
+    /// Every job that is not in the archive, with the states of its files.
+    pub(super) fn each_stored(&mut self, take: &mut dyn FnMut(Head, Vec<FileState>)) -> Result<()> {
+        let sql = format!(
+            "SELECT {HEAD} FROM job j WHERE NOT j.is_archived AND j.key > $1 ORDER BY j.key LIMIT $2"
+        );
+        const STATES: &str = "SELECT state FROM file WHERE job = $1 ORDER BY id";
+        let mut after = i64::MIN;
+        loop {
+            let limit = i64::from(limits::STORE_ROWS_AT_A_TIME);
+            let heads = self.connection.all(&sql, &[&after, &limit], |row| Head::read(row))?;
+            let Some(last) = heads.last() else { return Ok(()) };
+            after = last.key;
+            for head in heads {
+                let states =
+                    self.connection.all(STATES, &[&head.key], |row| codes::read_file_state(row.int()?))?;
+                take(head, states);
+            }
+        }
+    }
+}
+
+impl Questions for Reader<'_> {
+    fn job(&mut self, id: JobId) -> Result<Option<Job>> {
         let sql = format!("SELECT {HEAD}, {JOB} FROM job j JOIN job_text t ON t.key = j.key WHERE j.id = $1");
         let row = self.connection.one(&sql, &[&id.0.as_bytes().as_slice()], |row| JobRow::read(row))?;
         row.map(|row| row.job(self)).transpose()
     }
 
-    /// Files of a job behind a number, also from the archive.
-    pub(super) fn files(&mut self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
+    fn files(&mut self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
         let sql = format!(
             "SELECT {HOT}, {FILE}, {FILE_JOB}
              FROM job j JOIN file f ON f.job = j.key JOIN file_text x ON x.id = f.id
@@ -78,8 +130,7 @@ impl<'a> Reader<'a> {
         self.files_of(&sql, &[&job.0.as_bytes().as_slice(), &after, &limit_of(limit)])
     }
 
-    /// A file, also from the archive.
-    pub(super) fn file(&mut self, id: FileId) -> Result<Option<File>> {
+    fn file(&mut self, id: FileId) -> Result<Option<File>> {
         let sql = format!(
             "SELECT {HOT}, {FILE}, {FILE_JOB}
              FROM file f JOIN file_text x ON x.id = f.id JOIN job j ON j.key = f.job WHERE f.id = $1"
@@ -87,20 +138,13 @@ impl<'a> Reader<'a> {
         Ok(self.files_of(&sql, &[&id.0])?.pop())
     }
 
-    fn files_of(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<File>> {
-        let rows = self.connection.all(sql, values, |row| Ok((FileRow::read(row)?, FileJob::read(row)?)))?;
-        rows.into_iter().map(|(row, job)| row.file(&job, self)).collect()
-    }
-
-    /// Attempts of a file that have failed.
-    pub(super) fn attempts(&mut self, file: FileId) -> Result<Vec<Attempt>> {
+    fn attempts(&mut self, file: FileId) -> Result<Vec<Attempt>> {
         let sql = format!("SELECT {ATTEMPT} FROM attempt WHERE file = $1 ORDER BY number");
         let rows = self.connection.all(&sql, &[&file.0], |row| AttemptRow::read(row))?;
         rows.into_iter().map(|row| row.attempt(self)).collect()
     }
 
-    /// Jobs that are not in the archive.
-    pub(super) fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<Job>> {
+    fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<Job>> {
         let mut conditions = Conditions::default();
         let (source, dest) = (filter.source_se.as_ref(), filter.dest_se.as_ref());
         let names = [
@@ -113,16 +157,15 @@ impl<'a> Reader<'a> {
         if !self.named(&mut conditions, &names)? {
             return Ok(Vec::new());
         }
-        if !filter.states.is_empty() {
-            let states: Vec<String> =
-                filter.states.iter().map(|state| codes::job_state(*state).to_string()).collect();
-            conditions.fixed(&format!("j.state IN ({})", states.join(", ")));
+        if let Some(states) = &filter.states {
+            let Some(states) = codes::list_of(states) else { return Ok(Vec::new()) };
+            conditions.fixed(&format!("j.state IN ({states})"));
         }
         if filter.is_open {
             conditions.fixed("j.finished_s IS NULL");
         }
         if let Some(since_s) = filter.ended_since_s {
-            conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s);
+            conditions.with("j.finished_s >= ", since_s);
         }
         let order = match filter.order {
             Order::Newest => "DESC",
@@ -139,9 +182,8 @@ impl<'a> Reader<'a> {
         rows.into_iter().map(|row| row.job(self)).collect()
     }
 
-    /// Files that are not in the archive. They have no index by VO, storage or state: jobs are looked through that may have such
-    /// files.
-    pub(super) fn files_like(&mut self, filter: &Filter) -> Result<Vec<File>> {
+    fn files_like(&mut self, filter: &Filter) -> Result<Vec<File>> {
+        // They have no index by VO, storage or state: jobs are looked through that may have such files.
         let mut conditions = Conditions::default();
         let (source, dest) = (filter.source_se.as_ref(), filter.dest_se.as_ref());
         let names = [
@@ -160,7 +202,7 @@ impl<'a> Reader<'a> {
         }
         if let Some(since_s) = filter.ended_since_s {
             conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s);
-            let ended = "f.state < 32 OR coalesce(f.archive_finished_s, f.finished_s) >= ";
+            let ended = "f.state >= 32 AND coalesce(f.archive_finished_s, f.finished_s) >= ";
             conditions.with(ended, since_s);
         }
         if let Some(after) = filter.after {
@@ -191,22 +233,7 @@ impl<'a> Reader<'a> {
         self.files_of(&sql, &conditions.values())
     }
 
-    /// Adds conditions on names, where there is one to be found; false if the store has no such name.
-    fn named(&mut self, conditions: &mut Conditions, names: &[(&str, Option<&str>)]) -> Result<bool> {
-        for (column, name) in names {
-            let Some(name) = name else { continue };
-            let Some(key) = self.key_of(name)? else { return Ok(false) };
-            conditions.with(column, key);
-        }
-        Ok(true)
-    }
-
-    /// Files that are not final, of jobs that are not.
-    pub(super) fn waiting(
-        &mut self,
-        after: Option<FileId>,
-        take: &mut dyn FnMut(Waiting) -> Result<()>,
-    ) -> Result<()> {
+    fn waiting(&mut self, after: Option<FileId>, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
         let after = after.map_or(i64::MIN, |file| file.0);
         self.connection.batch(&format!(
             "BEGIN READ ONLY; DECLARE waiting NO SCROLL CURSOR FOR
@@ -218,86 +245,31 @@ impl<'a> Reader<'a> {
         told.and(ended)
     }
 
-    /// Hands out the rows of a cursor.
-    fn tell(&mut self, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
-        let fetch = format!("FETCH FORWARD {} FROM waiting", limits::STORE_ROWS_AT_A_TIME);
-        loop {
-            let rows = self.connection.fetch(&fetch)?;
-            if rows.is_empty() {
-                return Ok(());
-            }
-            self.has_told = true;
-            for row in &rows {
-                take(read_waiting(&mut Row::new(row), self)?)?;
-            }
-        }
-    }
-
-    /// Settings of a kind.
-    pub(super) fn settings(&mut self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
+    fn settings(&mut self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
         const SETTINGS: &str = "SELECT name, value FROM setting WHERE kind = $1";
-        let mut settings = self
-            .connection
-            .all(SETTINGS, &[&kind.name()], |row| Ok((row.text()?, read_json(&row.text()?)?)))?;
+        let mut settings = self.connection.all(SETTINGS, &[&kind.name()], |row| read_setting(row))?;
         // By bytes, and not by the rules of the database's language.
         settings.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(settings)
     }
 
-    /// The last changes of settings.
-    pub(super) fn audit(&mut self, limit: u32) -> Result<Vec<Audit>> {
+    fn audit(&mut self, limit: u32) -> Result<Vec<Audit>> {
         const AUDIT: &str = "SELECT at_s, by, subject, action FROM audit ORDER BY number DESC LIMIT $1";
-        self.connection.all(AUDIT, &[&limit_of(limit)], |row| {
-            Ok(Audit { at_s: row.int()?, by: row.text()?, subject: row.text()?, action: row.text()? })
-        })
+        self.connection.all(AUDIT, &[&limit_of(limit)], |row| read_audit(row))
     }
 
-    /// Brokers, with the files that they have.
-    pub(super) fn hosts(&mut self) -> Result<Vec<Host>> {
-        const HOSTS: &str =
-            "SELECT n.key, n.text, h.beat_s, h.is_draining FROM host h JOIN name n ON n.key = h.name";
+    fn beats(&mut self) -> Result<Vec<(NameKey, Beat)>> {
+        self.connection.all(BEATS, &[], |row| read_beat(row))
+    }
+
+    fn busy(&mut self) -> Result<Vec<(NameKey, FileState, u64)>> {
         const BUSY: &str = "SELECT host, state, count(*) FROM file
             WHERE host IS NOT NULL AND state < 32 GROUP BY host, state";
-        let mut hosts = self.connection.all(HOSTS, &[], |row| {
-            let key = row.name()?;
-            let beat = Beat { host: row.text()?, at_s: row.int()?, is_draining: row.int()? != 0 };
-            Ok((key, Host { beat, active: 0, staging: 0 }))
-        })?;
-        let busy = self.connection.all(BUSY, &[], |row| {
-            Ok((row.name()?, codes::read_file_state(row.int()?)?, narrow::<u64>(row.int()?)?))
-        })?;
-        for (key, state, files) in busy {
-            if let Some((_, host)) = hosts.iter_mut().find(|(host, _)| *host == key) {
-                host.count(state, files);
-            }
-        }
-        Ok(Host::by_name(hosts.into_iter().map(|(_, host)| host).collect()))
+        self.connection.all(BUSY, &[], |row| read_busy(row))
     }
 
-    /// The broker that decides.
-    pub(super) fn leader(&mut self) -> Result<Option<(String, i64)>> {
-        const LEADER: &str = "SELECT n.text, l.until_s FROM leader l JOIN name n ON n.key = l.host";
-        self.connection.one(LEADER, &[], |row| Ok((row.text()?, row.int()?)))
-    }
-
-    /// Every job that is not in the archive, with the states of its files.
-    pub(super) fn each_stored(&mut self, take: &mut dyn FnMut(Head, Vec<FileState>)) -> Result<()> {
-        let sql = format!(
-            "SELECT {HEAD} FROM job j WHERE NOT j.is_archived AND j.key > $1 ORDER BY j.key LIMIT $2"
-        );
-        const STATES: &str = "SELECT state FROM file WHERE job = $1 ORDER BY id";
-        let mut after = i64::MIN;
-        loop {
-            let limit = i64::from(limits::STORE_ROWS_AT_A_TIME);
-            let heads = self.connection.all(&sql, &[&after, &limit], |row| Head::read(row))?;
-            let Some(last) = heads.last() else { return Ok(()) };
-            after = last.key;
-            for head in heads {
-                let states =
-                    self.connection.all(STATES, &[&head.key], |row| codes::read_file_state(row.int()?))?;
-                take(head, states);
-            }
-        }
+    fn leader(&mut self) -> Result<Option<(String, i64)>> {
+        self.connection.one(LEADER, &[], |row| read_leader(row))
     }
 }
 

@@ -73,7 +73,7 @@ const ARCHIVE: &str = "UPDATE job SET is_archived = true WHERE key IN (SELECT ke
     WHERE NOT is_archived AND finished_s <= $1 ORDER BY finished_s LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)";
 
 /// A transaction that writes.
-pub(super) struct Transaction<'a> {
+pub(crate) struct Transaction<'a> {
     connection: &'a mut Connection,
     names: &'a Names,
     /// Names that are in the store for good when the transaction is.

@@ -3,10 +3,10 @@ mod cluster;
 use std::sync::{Arc, Barrier};
 
 use gridlane_core::ErrorKind;
-use gridlane_jobs::{FileState, JobKind};
+use gridlane_jobs::{FileId, FileState, JobKind};
 
 use super::*;
-use crate::store::Written;
+use crate::store::{Filter, JobFilter, JobStore, Write, Written};
 use crate::suite;
 use cluster::Cluster;
 
@@ -57,6 +57,29 @@ fn every_version_becomes_the_newest_and_a_newer_one_is_left_alone() {
     assert!(error.to_string().contains("has version 99"), "{error}");
 }
 
+/// A user that may make no schemas has its tables in one that was made for it.
+#[test]
+fn a_schema_may_be_made_beforehand() {
+    let cluster = Cluster::start();
+    let config = connection::configuration(&cluster.url()).unwrap();
+    let mut owner = Connection::open(&config, Purpose::Writing).unwrap();
+    owner.batch("CREATE USER broker").unwrap();
+    let url = cluster.url().replace("user=gridlane", "user=broker");
+    let error = PostgresStore::open(&url).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    owner.batch("CREATE SCHEMA gridlane_broker AUTHORIZATION broker").unwrap();
+    for number in 1..=2 {
+        // It is opened again as well.
+        let store = PostgresStore::open(&url).unwrap();
+        let new = suite::make::job(number, JobKind::Plain, &[FileState::Submitted]);
+        assert!(matches!(
+            store.write(&[Write::Submit(Box::new(new))]).unwrap()[..],
+            [Ok(Written::Submitted(_))]
+        ));
+        assert_eq!(store.jobs(&JobFilter::default()).unwrap().len() as u128, number);
+    }
+}
+
 /// Two brokers on one database: what one submits the other sees, in the order of numbers, and each file goes to one.
 #[test]
 fn brokers_share_a_store() {
@@ -105,7 +128,8 @@ fn brokers_share_a_store() {
                 .iter()
                 .map(|file| suite::make::change(*file, &[FileState::Submitted], FileState::Finished, 1))
                 .flat_map(|change| {
-                    // Each in a run of its own, so that jobs are locked in the order of the changes.
+                    // Each in a run of its own: the jobs of all runs are locked before the first one, in the order of their
+                    // numbers, whatever the order of the changes is.
                     let reason = String::new();
                     let nothing = Write::Cancel { job: suite::make::id(0), files: None, reason, at_s: 1 };
                     [Write::Change(Box::new(change)), nothing]
@@ -124,6 +148,45 @@ fn brokers_share_a_store() {
     });
     assert_eq!(won, all.len());
     assert_eq!(one.faults().unwrap(), Vec::<String>::new());
+}
+
+/// The jobs of a transaction are locked in the order of their numbers, before its first change and whatever the order of the changes.
+#[test]
+fn jobs_are_locked_in_the_order_of_their_numbers() {
+    let cluster = Cluster::start();
+    let store = PostgresStore::open(&cluster.url()).unwrap();
+    let [first, second] = [1, 2].map(|number| {
+        let new = suite::make::job(number, JobKind::Plain, &[FileState::Submitted]);
+        suite::make::submit(&store, new).unwrap()[0]
+    });
+    let change = |file| {
+        let change = suite::make::change(file, &[FileState::Submitted], FileState::Finished, 1);
+        Write::Change(Box::new(change))
+    };
+    let nothing = Write::Cancel { job: suite::make::id(0), files: None, reason: String::new(), at_s: 1 };
+    // Two runs, the later job first.
+    let writes = [change(second), nothing, change(first)];
+    let config = connection::configuration(&cluster.url()).unwrap();
+    let mut other = Connection::open(&config, Purpose::Writing).unwrap();
+    let lock = |file: FileId| format!("SELECT key FROM job WHERE key = {} FOR UPDATE SKIP LOCKED", file.0);
+    other.batch(&format!("BEGIN; {}", lock(second))).unwrap();
+    let (is_free, answers) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| store.write(&writes));
+        let mut waits = false;
+        while !waits && !writer.is_finished() {
+            let waiting = other.one("SELECT 1 FROM pg_locks WHERE NOT granted LIMIT 1", &[], |row| row.int());
+            waits = waiting.unwrap().is_some();
+        }
+        // It waits for the job of the higher number, and has the other one.
+        let is_free = other.one(&lock(first), &[], |row| row.int()).unwrap().is_some();
+        other.batch("COMMIT").unwrap();
+        (is_free, writer.join().unwrap().unwrap())
+    });
+    assert!(!is_free);
+    assert!(
+        matches!(answers[..], [Ok(Written::Changed(..)), Err(_), Ok(Written::Changed(..))]),
+        "{answers:?}"
+    );
 }
 
 /// A server that is killed is an error, and not the end: what was told to be written is there afterwards.

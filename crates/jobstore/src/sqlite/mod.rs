@@ -13,15 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_delegation::{Kind, RecordId, Store};
-use gridlane_jobs::{Attempt, File, FileId, Job, JobId};
 use rusqlite::{Connection, params};
 
-use crate::apply::apply;
+use crate::dialect::Dialect;
 use crate::fault::{self, Stored};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::rows::Columns;
-use crate::store::{Answer, Audit, Filter, Host, JobFilter, JobStore, Setting, Waiting, Write};
 use error::failed;
 use read::Reader;
 use tables::Transaction;
@@ -93,9 +91,13 @@ impl SqliteStore {
         // A transaction that was left open by a panic is undone by the next one to begin.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Makes a transaction that is durable when this returns.
-    fn transact<T>(&self, make: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+impl Dialect for SqliteStore {
+    type Transaction<'a> = Transaction<'a>;
+    type Reader<'a> = Reader<'a>;
+
+    fn transact<T>(&self, mut make: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
         let writer = self.writer();
         if !writer.is_autocommit() {
             writer.execute_batch("ROLLBACK").map_err(|cause| failed("undo a transaction", &cause))?;
@@ -125,62 +127,11 @@ impl SqliteStore {
         }
     }
 
-    /// Reads with a connection of its own.
-    fn read<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+    fn read<T>(&self, mut read: impl FnMut(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         let connection = self.readers.take(|| open::reader(&self.path))?;
         let found = read(&mut Reader { connection: &connection, names: &self.names });
         self.readers.give_back(connection);
         found
-    }
-}
-
-impl JobStore for SqliteStore {
-    fn write(&self, writes: &[Write]) -> Result<Vec<Answer>> {
-        self.transact(|transaction| apply(transaction, writes))
-    }
-
-    fn job(&self, id: JobId) -> Result<Option<Job>> {
-        self.read(|reader| reader.job(id))
-    }
-
-    fn files(&self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
-        self.read(|reader| reader.files(job, after, limit))
-    }
-
-    fn file(&self, id: FileId) -> Result<Option<File>> {
-        self.read(|reader| reader.file(id))
-    }
-
-    fn attempts(&self, file: FileId) -> Result<Vec<Attempt>> {
-        self.read(|reader| reader.attempts(file))
-    }
-
-    fn jobs(&self, filter: &JobFilter) -> Result<Vec<Job>> {
-        self.read(|reader| reader.jobs(filter))
-    }
-
-    fn files_like(&self, filter: &Filter) -> Result<Vec<File>> {
-        self.read(|reader| reader.files_like(filter))
-    }
-
-    fn waiting(&self, after: Option<FileId>, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
-        self.read(|reader| reader.waiting(after, take))
-    }
-
-    fn settings(&self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
-        self.read(|reader| reader.settings(kind))
-    }
-
-    fn audit(&self, limit: u32) -> Result<Vec<Audit>> {
-        self.read(|reader| reader.audit(limit))
-    }
-
-    fn hosts(&self) -> Result<Vec<Host>> {
-        self.read(|reader| reader.hosts())
-    }
-
-    fn leader(&self) -> Result<Option<(String, i64)>> {
-        self.read(|reader| reader.leader())
     }
 }
 

@@ -6,18 +6,20 @@
 use std::sync::Arc;
 
 use gridlane_core::Result;
-use gridlane_jobs::{File, FileId, FileState, Job, JobId};
+use gridlane_jobs::{Attempt, File, FileId, FileState, Job, JobId};
 use rusqlite::types::{FromSql, Value};
 use rusqlite::{Connection, Params, params_from_iter};
 
 use super::error::failed;
 use crate::codes;
+use crate::dialect::Questions;
 use crate::names::Names;
 use crate::rows::{
-    ATTEMPT, AttemptRow, Columns, FILE, FILE_JOB, FileJob, FileRow, HEAD, HOT, Head, JOB, JobRow, NameKey,
-    NameOf, WAITING, narrow, read_json, read_waiting,
+    ATTEMPT, AttemptRow, BEATS, Columns, FILE, FILE_JOB, FileJob, FileRow, HEAD, HOT, Head, JOB, JobRow,
+    LEADER, NameKey, NameOf, WAITING, read_audit, read_beat, read_busy, read_leader, read_setting,
+    read_waiting,
 };
-use crate::store::{Audit, Beat, Filter, Host, JobFilter, Order, Setting, Waiting};
+use crate::store::{Audit, Beat, Filter, JobFilter, Order, Setting, Waiting};
 
 /// A row of SQLite, column after column.
 pub(super) struct Row<'a> {
@@ -108,7 +110,7 @@ pub(super) fn name_of(connection: &Connection, key: NameKey) -> Result<Arc<str>>
 }
 
 /// A connection that reads what is in the store for good.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     /// The connection.
     pub(crate) connection: &'a Connection,
     /// Names in memory.
@@ -127,7 +129,7 @@ impl NameOf for Reader<'_> {
 }
 
 impl Reader<'_> {
-    pub(crate) fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -136,7 +138,7 @@ impl Reader<'_> {
         one(self.connection, sql, params, take)
     }
 
-    pub(crate) fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -153,50 +155,9 @@ impl Reader<'_> {
         }
     }
 
-    /// A job, also from the archive.
-    pub(crate) fn job(&mut self, id: JobId) -> Result<Option<Job>> {
-        let sql = format!("SELECT {HEAD}, {JOB} FROM job j JOIN job_text t ON t.key = j.key WHERE j.id = ?1");
-        let row = self.one(&sql, [id.0.as_bytes().as_slice()], |row| JobRow::read(row))?;
-        row.map(|row| row.job(self)).transpose()
-    }
-
-    /// Files of a job behind a number, also from the archive.
-    pub(crate) fn files(&mut self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
-        let sql = format!(
-            "SELECT {HOT}, {FILE}, {FILE_JOB} FROM job j CROSS JOIN file f CROSS JOIN file_text x
-             WHERE j.id = ?1 AND f.id >= max(j.key, ?2) AND f.id < j.key + j.files AND x.id = f.id
-             ORDER BY f.id LIMIT ?3"
-        );
-        let from = after.map_or(i64::MIN, |file| file.0.saturating_add(1));
-        self.files_of(&sql, rusqlite::params![job.0.as_bytes().as_slice(), from, limit_of(limit)])
-    }
-
-    /// A file, also from the archive.
-    pub(crate) fn file(&mut self, id: FileId) -> Result<Option<File>> {
-        let sql = format!(
-            "SELECT {HOT}, {FILE}, {FILE_JOB} FROM file f CROSS JOIN file_text x CROSS JOIN job j
-             WHERE f.id = ?1 AND x.id = f.id AND j.key = f.job"
-        );
-        Ok(self.files_of(&sql, [id.0])?.pop())
-    }
-
     fn files_of(&mut self, sql: &str, params: impl Params) -> Result<Vec<File>> {
         let rows = self.all(sql, params, |row| Ok((FileRow::read(row)?, FileJob::read(row)?)))?;
         rows.into_iter().map(|(row, job)| row.file(&job, self)).collect()
-    }
-
-    /// Attempts of a file that have failed.
-    pub(crate) fn attempts(&mut self, file: FileId) -> Result<Vec<gridlane_jobs::Attempt>> {
-        let sql = format!("SELECT {ATTEMPT} FROM attempt WHERE file = ?1 ORDER BY number");
-        let rows = self.all(&sql, [file.0], |row| AttemptRow::read(row))?;
-        rows.into_iter().map(|row| row.attempt(self)).collect()
-    }
-
-    /// Jobs that are not in the archive.
-    pub(crate) fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<Job>> {
-        let Some(question) = self.question_of_jobs(filter)? else { return Ok(Vec::new()) };
-        let rows = self.all(&question.sql, params_from_iter(question.values), |row| JobRow::read(row))?;
-        rows.into_iter().map(|row| row.job(self)).collect()
     }
 
     fn question_of_jobs(&self, filter: &JobFilter) -> Result<Option<Question>> {
@@ -216,16 +177,15 @@ impl Reader<'_> {
                 return Ok(None);
             }
         }
-        if !filter.states.is_empty() {
-            let states: Vec<String> =
-                filter.states.iter().map(|state| codes::job_state(*state).to_string()).collect();
-            conditions.fixed(format!("j.state IN ({})", states.join(", ")));
+        if let Some(states) = &filter.states {
+            let Some(states) = codes::list_of(states) else { return Ok(None) };
+            conditions.fixed(format!("j.state IN ({states})"));
         }
         if filter.is_open {
             conditions.fixed("j.finished_s IS NULL".to_owned());
         }
         if let Some(since_s) = filter.ended_since_s {
-            conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s.into());
+            conditions.with("j.finished_s >= ", since_s.into());
         }
         let index = match filter {
             JobFilter { delegation_id: Some(_), .. } => "INDEXED BY job_delegation",
@@ -246,15 +206,13 @@ impl Reader<'_> {
         })))
     }
 
-    /// Files that are not in the archive.
-    pub(crate) fn files_like(&mut self, filter: &Filter) -> Result<Vec<File>> {
-        let Some(question) = self.question_of_files(filter)? else { return Ok(Vec::new()) };
-        self.files_of(&question.sql, params_from_iter(question.values))
-    }
-
     /// Files have no index by VO, storage or state: jobs are looked through that may have such files, and those of each follow
     /// each other.
     fn question_of_files(&self, filter: &Filter) -> Result<Option<Question>> {
+        // SQLite sees that no row can be in no state, and then cannot use the index that it is told to.
+        if filter.states.is_some_and(|states| states.iter().next().is_none()) {
+            return Ok(None);
+        }
         let mut conditions = Conditions::default();
         let (source, dest) = (filter.source_se.as_ref(), filter.dest_se.as_ref());
         let names = [
@@ -275,7 +233,7 @@ impl Reader<'_> {
         }
         if let Some(since_s) = filter.ended_since_s {
             conditions.with("j.finished_s IS NULL OR j.finished_s >= ", since_s.into());
-            let ended = "f.state < 32 OR coalesce(f.archive_finished_s, f.finished_s) >= ";
+            let ended = "f.state >= 32 AND coalesce(f.archive_finished_s, f.finished_s) >= ";
             conditions.with(ended, since_s.into());
         }
         if let Some(after) = filter.after {
@@ -326,63 +284,6 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Files that are not final, of jobs that are not.
-    pub(crate) fn waiting(
-        &mut self,
-        after: Option<FileId>,
-        take: &mut dyn FnMut(Waiting) -> Result<()>,
-    ) -> Result<()> {
-        let sql = format!(
-            "SELECT {WAITING} FROM job j INDEXED BY job_finished CROSS JOIN file f
-             WHERE j.is_archived = 0 AND j.finished_s IS NULL AND j.key > ?1
-             AND f.id >= j.key AND f.id < j.key + j.files AND f.state < 32 ORDER BY j.key, f.id"
-        );
-        let after = after.map_or(i64::MIN, |file| file.0);
-        each(self.connection, &sql, [after], |row| take(read_waiting(row, self)?))
-    }
-
-    /// Settings of a kind.
-    pub(crate) fn settings(&self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
-        const SETTINGS: &str = "SELECT name, value FROM setting WHERE kind = ?1 ORDER BY name";
-        self.all(SETTINGS, [kind.name()], |row| Ok((row.text()?, read_json(&row.text()?)?)))
-    }
-
-    /// The last changes of settings.
-    pub(crate) fn audit(&self, limit: u32) -> Result<Vec<Audit>> {
-        const AUDIT: &str = "SELECT at_s, by, subject, action FROM audit ORDER BY number DESC LIMIT ?1";
-        self.all(AUDIT, [limit_of(limit)], |row| {
-            Ok(Audit { at_s: row.int()?, by: row.text()?, subject: row.text()?, action: row.text()? })
-        })
-    }
-
-    /// Brokers, with the files that they have.
-    pub(crate) fn hosts(&mut self) -> Result<Vec<Host>> {
-        const HOSTS: &str =
-            "SELECT n.key, n.text, h.beat_s, h.is_draining FROM host h JOIN name n ON n.key = h.name";
-        const BUSY: &str = "SELECT host, state, count(*) FROM file INDEXED BY file_host
-            WHERE host IS NOT NULL AND state < 32 GROUP BY host, state";
-        let mut hosts = self.all(HOSTS, [], |row| {
-            let key = row.name()?;
-            let beat = Beat { host: row.text()?, at_s: row.int()?, is_draining: row.int()? != 0 };
-            Ok((key, Host { beat, active: 0, staging: 0 }))
-        })?;
-        let busy = self.all(BUSY, [], |row| {
-            Ok((row.name()?, codes::read_file_state(row.int()?)?, narrow::<u64>(row.int()?)?))
-        })?;
-        for (key, state, files) in busy {
-            if let Some((_, host)) = hosts.iter_mut().find(|(host, _)| *host == key) {
-                host.count(state, files);
-            }
-        }
-        Ok(Host::by_name(hosts.into_iter().map(|(_, host)| host).collect()))
-    }
-
-    /// The broker that decides.
-    pub(crate) fn leader(&mut self) -> Result<Option<(String, i64)>> {
-        const LEADER: &str = "SELECT n.text, l.until_s FROM leader l JOIN name n ON n.key = l.host";
-        self.one(LEADER, [], |row| Ok((row.text()?, row.int()?)))
-    }
-
     /// Every job that is not in the archive.
     pub(crate) fn each_head(&self, take: &mut dyn FnMut(Head) -> Result<()>) -> Result<()> {
         let sql = format!("SELECT {HEAD} FROM job j WHERE j.is_archived = 0 ORDER BY j.key");
@@ -394,6 +295,83 @@ impl Reader<'_> {
         const STATES: &str = "SELECT state FROM file WHERE id >= ?1 AND id < ?2 AND job = ?1";
         let numbers = [job.key, job.key + i64::from(job.files)];
         self.all(STATES, numbers, |row| codes::read_file_state(row.int()?))
+    }
+}
+
+impl Questions for Reader<'_> {
+    fn job(&mut self, id: JobId) -> Result<Option<Job>> {
+        let sql = format!("SELECT {HEAD}, {JOB} FROM job j JOIN job_text t ON t.key = j.key WHERE j.id = ?1");
+        let row = self.one(&sql, [id.0.as_bytes().as_slice()], |row| JobRow::read(row))?;
+        row.map(|row| row.job(self)).transpose()
+    }
+
+    fn files(&mut self, job: JobId, after: Option<FileId>, limit: u32) -> Result<Vec<File>> {
+        let sql = format!(
+            "SELECT {HOT}, {FILE}, {FILE_JOB} FROM job j CROSS JOIN file f CROSS JOIN file_text x
+             WHERE j.id = ?1 AND f.id >= max(j.key, ?2) AND f.id < j.key + j.files AND x.id = f.id
+             ORDER BY f.id LIMIT ?3"
+        );
+        let from = after.map_or(i64::MIN, |file| file.0.saturating_add(1));
+        self.files_of(&sql, rusqlite::params![job.0.as_bytes().as_slice(), from, limit_of(limit)])
+    }
+
+    fn file(&mut self, id: FileId) -> Result<Option<File>> {
+        let sql = format!(
+            "SELECT {HOT}, {FILE}, {FILE_JOB} FROM file f CROSS JOIN file_text x CROSS JOIN job j
+             WHERE f.id = ?1 AND x.id = f.id AND j.key = f.job"
+        );
+        Ok(self.files_of(&sql, [id.0])?.pop())
+    }
+
+    fn attempts(&mut self, file: FileId) -> Result<Vec<Attempt>> {
+        let sql = format!("SELECT {ATTEMPT} FROM attempt WHERE file = ?1 ORDER BY number");
+        let rows = self.all(&sql, [file.0], |row| AttemptRow::read(row))?;
+        rows.into_iter().map(|row| row.attempt(self)).collect()
+    }
+
+    fn jobs(&mut self, filter: &JobFilter) -> Result<Vec<Job>> {
+        let Some(question) = self.question_of_jobs(filter)? else { return Ok(Vec::new()) };
+        let rows = self.all(&question.sql, params_from_iter(question.values), |row| JobRow::read(row))?;
+        rows.into_iter().map(|row| row.job(self)).collect()
+    }
+
+    fn files_like(&mut self, filter: &Filter) -> Result<Vec<File>> {
+        let Some(question) = self.question_of_files(filter)? else { return Ok(Vec::new()) };
+        self.files_of(&question.sql, params_from_iter(question.values))
+    }
+
+    fn waiting(&mut self, after: Option<FileId>, take: &mut dyn FnMut(Waiting) -> Result<()>) -> Result<()> {
+        let sql = format!(
+            "SELECT {WAITING} FROM job j INDEXED BY job_finished CROSS JOIN file f
+             WHERE j.is_archived = 0 AND j.finished_s IS NULL AND j.key > ?1
+             AND f.id >= j.key AND f.id < j.key + j.files AND f.state < 32 ORDER BY j.key, f.id"
+        );
+        let after = after.map_or(i64::MIN, |file| file.0);
+        each(self.connection, &sql, [after], |row| take(read_waiting(row, self)?))
+    }
+
+    fn settings(&mut self, kind: Setting) -> Result<Vec<(String, serde_json::Value)>> {
+        const SETTINGS: &str = "SELECT name, value FROM setting WHERE kind = ?1 ORDER BY name";
+        self.all(SETTINGS, [kind.name()], |row| read_setting(row))
+    }
+
+    fn audit(&mut self, limit: u32) -> Result<Vec<Audit>> {
+        const AUDIT: &str = "SELECT at_s, by, subject, action FROM audit ORDER BY number DESC LIMIT ?1";
+        self.all(AUDIT, [limit_of(limit)], |row| read_audit(row))
+    }
+
+    fn beats(&mut self) -> Result<Vec<(NameKey, Beat)>> {
+        self.all(BEATS, [], |row| read_beat(row))
+    }
+
+    fn busy(&mut self) -> Result<Vec<(NameKey, FileState, u64)>> {
+        const BUSY: &str = "SELECT host, state, count(*) FROM file INDEXED BY file_host
+            WHERE host IS NOT NULL AND state < 32 GROUP BY host, state";
+        self.all(BUSY, [], |row| read_busy(row))
+    }
+
+    fn leader(&mut self) -> Result<Option<(String, i64)>> {
+        self.one(LEADER, [], |row| read_leader(row))
     }
 }
 

@@ -60,7 +60,7 @@ const ARCHIVE: &str = "UPDATE job SET is_archived = 1 WHERE key IN \
     (SELECT key FROM job INDEXED BY job_finished WHERE is_archived = 0 AND finished_s <= ?1 ORDER BY finished_s LIMIT ?2)";
 
 /// A transaction that writes.
-pub(super) struct Transaction<'a> {
+pub(crate) struct Transaction<'a> {
     connection: &'a Connection,
     names: &'a Names,
     /// Names that are in the store for good when the transaction is.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::{Refused, Written};
+use crate::store::{JobStore, Refused, Write, Written};
 use crate::suite;
 use gridlane_jobs::{FileState, JobKind};
 

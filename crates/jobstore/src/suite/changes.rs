@@ -53,6 +53,7 @@ pub(super) fn check(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     found.same("news are kept", (file.size_bytes, file.transferred_bytes, file.hashed_id), (Some(5), 5, 9));
     found.same("rates and times as well", (file.throughput_bytes_per_s, file.duration_s), (2.5, 2.0));
     found.same("and the end", file.stamps.finished_s, Some(30));
+    found.same("an old failure is forgotten", (file.reason, file.is_recoverable), (None, None));
     found.same("and the request", file.bringonline_token.as_deref(), Some("r1"));
     let merged = serde_json::json!({"dst_file": {"size": 5}});
     found.same("an existing destination is in the metadata", file.metadata, Some(merged));
@@ -65,6 +66,7 @@ pub(super) fn check(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     found.same("the end of a job is kept", the.finished_s, Some(32));
     found.same("with the reason", the.reason.as_deref(), Some(FAILED));
 
+    old_failures(store, found)?;
     run_of_changes(store, found)?;
     replicas(store, found)?;
     hops(store, found)
@@ -106,6 +108,37 @@ fn attempts(store: &dyn JobStore, found: &mut Found, file: FileId) -> Result<()>
     };
     let expected = vec![attempt(0, 20, "TRANSFER [110] timed out", "broker-1"), attempt(1, 21, "", "")];
     found.same("attempts are kept in their order", store.attempts(file)?, expected);
+    Ok(())
+}
+
+/// Files that go well in the end do not say why they failed before; unless they say something themselves.
+fn old_failures(store: &dyn JobStore, found: &mut Found) -> Result<()> {
+    let files = submit(store, job(109, JobKind::Plain, &[Active; 2]))?;
+    let news = |reason: &str| News {
+        reason: Some(reason.to_owned()),
+        is_recoverable: Some(true),
+        ..News::default()
+    };
+    let step = |file, from, to, news| {
+        let mut step = change(file, &[from], to, 35);
+        step.news = news;
+        made(one(store, Write::Change(Box::new(step)))?)
+    };
+    let said = |file| the_file(store, file).map(|file| (file.reason, file.is_recoverable));
+    let failed = Some("SOURCE [5] broken".to_owned());
+    for file in &files {
+        step(*file, Active, Submitted, news("SOURCE [5] broken"))?;
+        step(*file, Submitted, Active, News::default())?;
+    }
+    found.same("a file that is tried again says why", said(files[0])?, (failed, Some(true)));
+    step(files[0], Active, Archiving, News::default())?;
+    found.same("one that was copied does not", said(files[0])?, (None, None));
+    step(files[0], Archiving, Failed, news("ARCHIVING [110] timed out"))?;
+    let expected = (Some("ARCHIVING [110] timed out".to_owned()), Some(true));
+    found.same("but why it got to no tape", said(files[0])?, expected);
+    let skipped = News { reason: Some("it was there".to_owned()), ..News::default() };
+    step(files[1], Active, Finished, skipped)?;
+    found.same("and what it says itself", said(files[1])?, (Some("it was there".to_owned()), None));
     Ok(())
 }
 
@@ -168,18 +201,7 @@ fn replicas(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     );
     found.same("a file of a final job stays", go(store, files[2], Submitted, 52)?, Ok(Written::Stale));
 
-    let mut new = job(105, JobKind::Replicas, &[Archiving, NotUsed]);
-    new.job.state = JobState::Archiving;
-    let files = submit(store, new)?;
-    let is = go(store, files[0], Failed, 53)?;
-    found.same(
-        "a copy that got to no tape ends the job",
-        is,
-        changed(&[(files[0], Failed)], JobState::Failed),
-    );
-    let reason = the_job(store, id(105))?.reason;
-    let expected = "Archive monitoring failed in a multiple replica job";
-    found.same("and says so", reason.as_deref(), Some(expected));
+    not_on_tape(store, found)?;
 
     let files = submit(store, job(106, JobKind::Replicas, &[Submitted, NotUsed]))?;
     let writes: Vec<Write> = [(files[0], Failed), (files[1], Failed)]
@@ -190,6 +212,40 @@ fn replicas(store: &dyn JobStore, found: &mut Found) -> Result<()> {
         changed(&[(files[1], Failed)], JobState::Failed),
     ];
     found.same("replicas follow each other in one transaction", store.write(&writes)?, expected);
+    Ok(())
+}
+
+/// A replica that was copied and did not get to tape: no other one is tried, and the job says from where it was copied.
+fn not_on_tape(store: &dyn JobStore, found: &mut Found) -> Result<()> {
+    let mut new = job(105, JobKind::Replicas, &[NotUsed, Submitted, NotUsed]);
+    for (file, source) in new.files.iter_mut().zip(["davs://r1", "davs://r2", "davs://r3"]) {
+        file.index = 0;
+        file.link.source = source.into();
+    }
+    new.job.source_se = None;
+    let files = submit(store, new)?;
+    made(go(store, files[1], Failed, 52)?)?;
+    let is = go(store, files[0], Archiving, 53)?;
+    found.same("a copy waits for tape", is, changed(&[(files[0], Archiving)], JobState::Archiving));
+    let is = go(store, files[0], Failed, 54)?;
+    found.same(
+        "a copy that got to no tape ends the job",
+        is,
+        changed(&[(files[0], Failed)], JobState::Failed),
+    );
+    let the = the_job(store, id(105))?;
+    let expected = "Archive monitoring failed in a multiple replica job";
+    found.same("and says so", the.reason.as_deref(), Some(expected));
+    found.same("and has the source that was copied", the.source_se, Some("davs://r1".into()));
+
+    let files = submit(store, job(108, JobKind::Replicas, &[Archiving, NotUsed]))?;
+    made(go(store, files[0], Archiving, 55)?)?;
+    let is = go(store, files[0], Canceled, 56)?;
+    found.same(
+        "a copy that is cancelled while it waits for tape is made from another replica",
+        is,
+        changed(&[(files[0], Canceled), (files[1], Submitted)], JobState::Submitted),
+    );
     Ok(())
 }
 

@@ -62,18 +62,28 @@ fn jobs(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     let cms = JobFilter { vo: Some("cms".to_owned()), ..JobFilter::default() };
     let all = [id(303), id(302), id(301)];
     let open = [all[0], all[2]];
-    let cases: [(&str, JobFilter, &[JobId]); 14] = [
+    let cases: [(&str, JobFilter, &[JobId]); 16] = [
         ("jobs of a VO, the newest first", cms.clone(), &all),
         ("the oldest first", JobFilter { order: Order::Oldest, limit: 1, ..cms.clone() }, &[id(301)]),
         ("so many", JobFilter { limit: 2, ..cms.clone() }, &all[..2]),
         ("open ones", JobFilter { is_open: true, ..cms.clone() }, &open),
         (
             "by state",
-            JobFilter { states: vec![JobState::FinishedDirty, JobState::Failed], ..cms.clone() },
+            JobFilter { states: Some(vec![JobState::FinishedDirty, JobState::Failed]), ..cms.clone() },
             &all[1..2],
         ),
-        ("that ended since", JobFilter { ended_since_s: Some(2000), ..cms.clone() }, &all),
-        ("and not before", JobFilter { ended_since_s: Some(2001), ..cms.clone() }, &open),
+        ("by no state at all", JobFilter { states: Some(Vec::new()), ..cms.clone() }, &[]),
+        ("that ended since", JobFilter { ended_since_s: Some(2000), ..cms.clone() }, &all[1..2]),
+        ("and not before", JobFilter { ended_since_s: Some(2001), ..cms.clone() }, &[]),
+        (
+            "that ended since, of whatever VO",
+            JobFilter {
+                ended_since_s: Some(2000),
+                user_dn: Some("/CN=Grace".to_owned()),
+                ..JobFilter::default()
+            },
+            &all[1..2],
+        ),
         (
             "by delegation",
             JobFilter { delegation_id: Some(format!("{:016x}", 1)), ..JobFilter::default() },
@@ -123,12 +133,13 @@ fn files(
     let all = [one_source, ended, mixed].concat();
     let host = Some("broker-3".to_owned());
     let url = the_file(store, ended[0])?.destination;
-    let cases: [(&str, Filter, &[FileId]); 13] = [
+    let cases: [(&str, Filter, &[FileId]); 16] = [
         ("of a VO", cms.clone(), &all),
         ("of a user", Filter { user_dn: Some("/CN=Grace".to_owned()), ..Filter::default() }, &all),
         ("so many", Filter { limit: 3, ..cms.clone() }, &all[..3]),
         ("from one on", Filter { after: Some(all[1]), limit: 3, ..cms.clone() }, &all[2..5]),
         ("by state", of(&[Finished, Active]), &[ended[0], mixed[0]]),
+        ("by no state at all", of(&[]), &[]),
         ("by states that are not final", of(&[Staging, Active]), mixed),
         ("by source", Filter { source_se: Some("davs://c.example".into()), ..cms.clone() }, &mixed[1..]),
         ("by destination", Filter { dest_se: Some("davs://c.example".into()), ..cms.clone() }, &[]),
@@ -136,10 +147,12 @@ fn files(
         ("by broker", Filter { transfer_host: host.clone(), ..cms.clone() }, &mixed[..1]),
         ("by broker and state", Filter { transfer_host: host.clone(), ..of(&[Active]) }, &mixed[..1]),
         ("by broker and another state", Filter { transfer_host: host, ..of(&[Ready]) }, &[]),
+        ("that ended since", Filter { ended_since_s: Some(1500), ..cms.clone() }, &ended[1..]),
+        ("that ended just then", Filter { ended_since_s: Some(1000), ..cms.clone() }, ended),
         (
-            "that ended since",
-            Filter { ended_since_s: Some(1500), ..cms.clone() },
-            &[one_source[0], one_source[1], ended[1], mixed[0], mixed[1]],
+            "that ended since, of states that are not final",
+            Filter { ended_since_s: Some(0), ..of(&[Active]) },
+            &[],
         ),
     ];
     for (rule, filter, expected) in cases {
@@ -203,7 +216,7 @@ pub(super) fn check_archive(store: &dyn JobStore, found: &mut Found) -> Result<(
     let open = store.jobs(&JobFilter { is_open: true, ..JobFilter::default() })?;
     let old = JobFilter {
         vo: Some("cms".to_owned()),
-        states: vec![JobState::FinishedDirty],
+        states: Some(vec![JobState::FinishedDirty]),
         ..JobFilter::default()
     };
     found.same("a job has ended", store.jobs(&old)?.len(), 1);
