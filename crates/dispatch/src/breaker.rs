@@ -1,8 +1,9 @@
 //! Circuit breakers: what fails again and again is tried by one file at a time, and not by all.
 //!
-//! Each path and each storage has one. It opens after [`BREAKER_FAILURES`] failures one after the other, while no bytes move. Then
-//! one file at a time is started, as a probe, after pauses that grow and differ by chance. It closes with the first byte that a probe
-//! moves: everything goes on, with the concurrency that there was.
+//! Each path and each storage has one. It opens after [`BREAKER_FAILURES`] failures one after the other, while no copy that was begun
+//! since the first of them moves bytes. Then one file at a time is started, as a probe, after pauses that grow and differ by chance. It
+//! closes with the first byte that the probe moves: everything goes on, with the concurrency that there was. Bytes of copies that
+//! were begun before say nothing of it: what takes no new copy may still move those that it has.
 //!
 //! ```text
 //!           4 failures in a row                    the pause is over
@@ -117,9 +118,14 @@ impl Failure {
 /// The breaker of a path or a storage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker {
-    /// Failures since bytes moved.
+    /// Failures since a copy moved bytes that was begun after the first of them.
     failures: u32,
+    /// When the first of them was counted.
+    first_failed_at: Option<Time>,
+    /// When bytes moved last, of whichever copy.
     alive_at: Option<Time>,
+    /// When it was last seen to work again after failures.
+    worked_again_at: Option<Time>,
     open: Option<Open>,
 }
 
@@ -152,18 +158,24 @@ impl Breaker {
         }
     }
 
-    /// A file starts; it is the probe if the breaker is open.
+    /// A file starts; it is the probe if the breaker is open and there is none: one that is forced takes no probe's place.
     pub(crate) fn started(&mut self, file: FileId) {
         if let Some(open) = &mut self.open {
-            open.probe = Some(file);
+            open.probe.get_or_insert(file);
         }
     }
 
-    /// Bytes moved; true if it was open and is not any more.
-    pub(crate) fn alive(&mut self, now: Time) -> bool {
-        self.failures = 0;
+    /// Bytes of a file moved that started at this time; true if it was open and is not any more.
+    pub(crate) fn alive(&mut self, file: FileId, started: Time, now: Time) -> bool {
         self.alive_at = Some(now);
-        self.open.take().is_some()
+        let is_closing = self.open.as_ref().is_some_and(|open| open.probe == Some(file));
+        // What starts in the moment of a failure starts because of it: it took the place.
+        let is_newer = self.open.is_none() && self.first_failed_at.is_some_and(|failed| started >= failed);
+        if is_closing || is_newer {
+            (self.failures, self.first_failed_at, self.open) = (0, None, None);
+            self.worked_again_at = Some(now);
+        }
+        is_closing
     }
 
     /// A file that started at this time has failed because of it; true if it opens.
@@ -177,10 +189,11 @@ impl Breaker {
             return false;
         }
         // What broke off before it worked again says nothing of now.
-        if self.is_alive(now) && self.alive_at.is_some_and(|alive| started < alive) {
+        if self.worked_again_at.is_some_and(|worked| started < worked && now.since(worked) < BREAKER_ALIVE) {
             return false;
         }
         self.failures += 1;
+        self.first_failed_at.get_or_insert(now);
         if self.failures < BREAKER_FAILURES {
             return false;
         }
@@ -244,11 +257,47 @@ mod tests {
         }
         assert!(probes <= 12, "{probes} probes in a minute");
         assert!(longest <= BREAKER_PAUSE_MAX, "{longest:?}");
-        assert!(breaker.alive(now));
+        breaker.started(FileId(200));
+        assert!(breaker.alive(FileId(200), now, now));
         assert!(breaker.may_start(now).is_ok());
         for number in 0..50 {
             let later = now + Duration::from_secs(1);
             assert!(!breaker.failed(FileId(number), at_s(0.0), later, &mut random), "it broke off before");
+        }
+    }
+
+    #[test]
+    fn old_copies_that_still_move_bytes_hide_nothing() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        // One was begun long ago, and is told of each second; whatever is begun now fails.
+        let old = FileId(1000);
+        for number in 0..4 {
+            let now = at_s(10.0 + number as f64);
+            assert!(!breaker.alive(old, at_s(0.0), now));
+            let opens = breaker.failed(FileId(number), now, now.plus_s(0.5), &mut random);
+            assert_eq!(opens, number == 3, "failure {number} counts");
+        }
+        assert!(!breaker.alive(old, at_s(0.0), at_s(14.0)), "it is open for what begins");
+        assert_eq!(breaker.open_since(), Some(at_s(13.5)));
+        let Err(Some(at)) = breaker.may_start(at_s(14.0)) else { panic!("no pause") };
+        breaker.started(FileId(5));
+        breaker.started(FileId(6));
+        assert!(!breaker.alive(FileId(6), at, at), "it was forced, and is no probe");
+        assert!(!breaker.alive(old, at_s(0.0), at));
+        assert_eq!(breaker.may_start(at), Err(None), "the probe runs still");
+        assert!(breaker.alive(FileId(5), at, at.plus_s(1.0)));
+        assert_eq!(breaker.open_since(), None);
+    }
+
+    #[test]
+    fn a_copy_that_was_begun_after_a_failure_and_moves_bytes_ends_the_count() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        for number in 0..20 {
+            let now = at_s(100.0 * number as f64);
+            for failure in 0..3 {
+                assert!(!breaker.failed(FileId(failure), now, now.plus_s(1.0), &mut random));
+            }
+            assert!(!breaker.alive(FileId(9), now.plus_s(1.0), now.plus_s(2.0)), "it was not open");
         }
     }
 

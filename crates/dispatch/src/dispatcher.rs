@@ -265,7 +265,7 @@ impl Dispatcher {
         if running.has_moved {
             return;
         }
-        let (id, is_alive) = (running.taken.link, bytes > running.told.bytes);
+        let (id, started, is_alive) = (running.taken.link, running.started, bytes > running.told.bytes);
         let marker_s = now.since(running.told.at).as_secs_f64().min(MARKER_MAX.as_secs_f64());
         self.marker_s += 0.05 * (marker_s - self.marker_s);
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) {
@@ -273,7 +273,7 @@ impl Dispatcher {
         }
         self.optimizer.progress(file, bytes);
         if is_alive {
-            self.alive(id, now);
+            self.alive(id, file, started, now);
         }
     }
 
@@ -283,14 +283,14 @@ impl Dispatcher {
         if std::mem::replace(&mut running.has_moved, true) {
             return;
         }
-        let id = running.taken.link;
+        let (id, started) = (running.taken.link, running.started);
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) {
             link.meter.end(&mut running.told, bytes, now);
             link.verifying += 1;
             link.finished += 1;
         }
         self.optimizer.ended(file, Some(true), bytes, now);
-        self.alive(id, now);
+        self.alive(id, file, started, now);
         self.freed(id);
     }
 
@@ -322,7 +322,7 @@ impl Dispatcher {
         link.idle_since = now;
         let verdict = match outcome {
             Outcome::Finished { .. } => {
-                self.alive(id, now);
+                self.alive(id, file, running.started, now);
                 None
             }
             Outcome::Cancelled => {
@@ -676,12 +676,12 @@ impl Dispatcher {
         }
     }
 
-    /// Bytes have moved on a link.
-    fn alive(&mut self, id: LinkId, now: Time) {
+    /// Bytes of a file have moved on a link, which started at this time.
+    fn alive(&mut self, id: LinkId, file: FileId, started: Time, now: Time) {
         let mut closed = Vec::new();
         let mut is_closed = false;
         self.breakers(id, |breaker, storage| {
-            if breaker.alive(now) {
+            if breaker.alive(file, started, now) {
                 is_closed = true;
                 closed.extend(storage);
             }

@@ -259,6 +259,32 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
 }
 
 #[test]
+fn a_path_that_takes_no_new_copy_is_down_though_an_old_one_still_moves() {
+    let mut dispatcher = dispatcher(5, 1000);
+    assert_eq!(started(&mut dispatcher, 0.0), [0]);
+    let (mut now_s, mut starts, mut fails_at) = (5.0, 0, Vec::new());
+    while now_s < 65.0 {
+        // The first one is told of all the time; each other fails half a second after its start.
+        dispatcher.progress(FileId(0), (now_s * 1000.0) as u64, at(now_s));
+        for file in started(&mut dispatcher, now_s) {
+            starts += 1;
+            fails_at.push((file, now_s + 0.5));
+        }
+        let (due, later): (Vec<_>, Vec<_>) =
+            fails_at.into_iter().partition(|(_, fails_at)| *fails_at <= now_s);
+        fails_at = later;
+        for (file, _) in due {
+            dispatcher.ended(FileId(file), &failure(Class::Path), at(now_s));
+        }
+        now_s += 0.1;
+    }
+    assert!((8..=24).contains(&starts), "{starts} starts in a minute");
+    let id = dispatcher.link_id(&link("a", "b")).unwrap();
+    let pace = dispatcher.why_slow(id, at(now_s)).unwrap().to_string();
+    assert!(pace.starts_with("the path or a storage has been down"), "{pace}");
+}
+
+#[test]
 fn a_storage_that_dies_is_probed_by_one_of_its_links() {
     let mut dispatcher = Dispatcher::new(rules(100), Kind::Fixed(4), 1);
     for file in 0..100 {

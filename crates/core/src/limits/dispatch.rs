@@ -40,7 +40,7 @@ pub const OPTIMIZER_GROUP_MEMORY: Duration = Duration::from_secs(3600);
 /// Failures one after the other by which a path or a storage counts as down: by chance, where one of ten fails, once in ten
 /// thousand files.
 pub const BREAKER_FAILURES: u32 = 4;
-/// Bytes that move are a sign of life for so long.
+/// Bytes that move are a sign of life for so long; and for so long what was begun before may still break off, without a meaning.
 pub const BREAKER_ALIVE: Duration = Duration::from_secs(10);
 /// The pause before the first probe.
 pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
