@@ -88,7 +88,8 @@ pub enum Verdict {
     Retry {
         /// For so long at the least.
         after: Duration,
-        /// True if it counts as one of the attempts that its job allows. It does not when the path is down: the file is not at fault.
+        /// True if it counts as one of the attempts that its job allows. It does not when the path is down, or may be: the file is not
+        /// at fault.
         is_counted: bool,
     },
     /// The next replica is used.
@@ -98,13 +99,21 @@ pub enum Verdict {
 }
 
 impl Failure {
-    /// What follows, where the path or a storage of it has been down for so long.
-    pub(crate) fn verdict(&self, down: Option<Duration>) -> Verdict {
+    /// What follows, where the path or a storage of it has been down for so long, and the file had so many retries before that did not
+    /// count though nothing was known to be down.
+    ///
+    /// What dies is not known to be dead before [`BREAKER_FAILURES`] failures: the files of the first ones are no more at fault than
+    /// those of the others. But what looks like the path may be the file, so that it has no more than as many such retries.
+    pub(crate) fn verdict(&self, down: Option<Duration>, spared: u32) -> Verdict {
         if self.has_replica && self.class != Class::Local {
             return Verdict::OtherReplica;
         }
-        let is_elsewhere = matches!(self.class, Class::Path | Class::Storage(_) | Class::Local);
-        if down.is_some_and(|down| down < BREAKER_HOPE) && is_elsewhere && self.is_recoverable {
+        let is_spared = match (down, self.class) {
+            (Some(down), Class::Path | Class::Storage(_) | Class::Local) => down < BREAKER_HOPE,
+            (None, Class::Path | Class::Storage(_)) => spared < BREAKER_FAILURES,
+            _ => false,
+        };
+        if is_spared && self.is_recoverable {
             // The breaker says when it is tried again.
             return Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
         }
@@ -322,13 +331,18 @@ mod tests {
         };
         let counted = Verdict::Retry { after: RETRY_PAUSE, is_counted: true };
         let free = Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
-        assert_eq!(failure.verdict(None), counted);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None), Verdict::GiveUp);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(Duration::from_secs(60))), free);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(BREAKER_HOPE)), Verdict::GiveUp);
-        assert_eq!(Failure { has_replica: true, ..failure }.verdict(None), Verdict::OtherReplica);
+        let hour = Some(BREAKER_HOPE);
+        assert_eq!(failure.verdict(None, BREAKER_FAILURES), counted);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None, BREAKER_FAILURES), Verdict::GiveUp);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None, BREAKER_FAILURES - 1), free);
+        assert_eq!(Failure { retries: 0, ..failure }.verdict(None, 0), free);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(Duration::from_secs(60)), 9), free);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(hour, 0), Verdict::GiveUp);
+        assert_eq!(Failure { has_replica: true, ..failure }.verdict(None, 0), Verdict::OtherReplica);
+        assert_eq!(Failure { is_recoverable: false, ..failure }.verdict(None, 0), Verdict::GiveUp);
+        assert_eq!(Failure { class: Class::Local, ..failure }.verdict(None, 0), counted);
         let file = Failure { class: Class::File, is_recoverable: false, ..failure };
-        assert_eq!(file.verdict(Some(Duration::ZERO)), Verdict::GiveUp);
+        assert_eq!(file.verdict(Some(Duration::ZERO), 0), Verdict::GiveUp);
         let class = |kind, side| Class::of(kind, Fault::Peer, side);
         assert_eq!(class(ErrorKind::NotFound, Some(Side::Source)), Class::File);
         assert_eq!(class(ErrorKind::Busy, Some(Side::Source)), Class::Storage(Side::Source));

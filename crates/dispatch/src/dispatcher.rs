@@ -1,7 +1,7 @@
 //! The dispatcher: events in, starts out.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use gridlane_core::Time;
@@ -81,6 +81,13 @@ pub(crate) struct Running {
     pub(crate) has_moved: bool,
 }
 
+/// Retries of a file that did not count though nothing was known to be down.
+#[derive(Clone, Copy, Debug)]
+struct Spared {
+    retries: u32,
+    last_at: Time,
+}
+
 /// A link.
 #[derive(Debug)]
 pub(crate) struct LinkState {
@@ -143,6 +150,8 @@ pub struct Dispatcher {
     links: Vec<Option<LinkState>>,
     storages: Vec<StorageState>,
     running: BTreeMap<FileId, Running>,
+    /// Files that have failed where nothing was known to be down, until they have ended.
+    spared: HashMap<FileId, Spared>,
     /// Links to be looked at.
     ring: VecDeque<LinkId>,
     alarms: BinaryHeap<Reverse<(Time, LinkId)>>,
@@ -167,6 +176,7 @@ impl Dispatcher {
             links: Vec::new(),
             storages: Vec::new(),
             running: BTreeMap::new(),
+            spared: HashMap::new(),
             ring: VecDeque::new(),
             alarms: BinaryHeap::new(),
             forced: Vec::new(),
@@ -331,9 +341,12 @@ impl Dispatcher {
             }
             Outcome::Failed(failure) => {
                 self.failed(id, file, &running, failure.class, now);
-                Some(failure.verdict(self.down_since(id).map(|since| now.since(since))))
+                Some(self.verdict(id, file, failure, now))
             }
         };
+        if !matches!(verdict, Some(Verdict::Retry { .. })) {
+            self.spared.remove(&file);
+        }
         if running.has_moved {
             self.enqueue(id);
         } else {
@@ -729,6 +742,17 @@ impl Dispatcher {
         }
     }
 
+    /// What follows from a failure, which the breakers know of already.
+    fn verdict(&mut self, id: LinkId, file: FileId, failure: &Failure, now: Time) -> Verdict {
+        let down = self.down_since(id).map(|since| now.since(since));
+        let spared = self.spared.get(&file).map_or(0, |spared| spared.retries);
+        let verdict = failure.verdict(down, spared);
+        if down.is_none() && matches!(verdict, Verdict::Retry { is_counted: false, .. }) {
+            self.spared.insert(file, Spared { retries: spared + 1, last_at: now });
+        }
+        verdict
+    }
+
     /// Opens the breaker of a storage of which several paths are down and none works.
     fn suspect(&mut self, number: u32, now: Time) {
         let Some(storage) = self.storages.get(number as usize) else { return };
@@ -805,8 +829,13 @@ impl Dispatcher {
         samples
     }
 
-    /// Forgets links that have been idle for long.
+    /// Forgets links that have been idle for long, and of files that did not come back what they have failed.
     fn sweep(&mut self, now: Time) {
+        let Dispatcher { spared, running, queue, .. } = self;
+        spared.retain(|file, spared| {
+            let is_here = running.contains_key(file) || queue.place(*file).is_some();
+            is_here || now.since(spared.last_at) < DISPATCH_SWEEP
+        });
         let idle: Vec<LinkId> = self
             .queue
             .links()

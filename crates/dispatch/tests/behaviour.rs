@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gridlane_core::Time;
-use gridlane_core::limits::{BREAKER_PAUSE_MAX, DISPATCH_STAGGER};
+use gridlane_core::limits::{
+    BREAKER_FAILURES, BREAKER_PAUSE, BREAKER_PAUSE_MAX, DISPATCH_STAGGER, DISPATCH_SWEEP,
+};
 use gridlane_dispatch::{
     Cancelled, Class, Dispatcher, Entry, Failure, Hold, HoldReason, Kind, LinkRule, Outcome, Rules, Side,
     Start, StorageRule, Verdict,
@@ -11,6 +13,7 @@ use gridlane_dispatch::{
 use gridlane_jobs::{FileId, Link};
 
 const NONE: [i64; 0] = [];
+const FREE: Verdict = Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
 const DONE: Outcome = Outcome::Finished { bytes: 1_000_000 };
 
 fn at(seconds: f64) -> Time {
@@ -59,7 +62,7 @@ fn failure(class: Class) -> Outcome {
         class,
         is_recoverable: true,
         attempts: 0,
-        retries: 3,
+        retries: 0,
         retry_pause: None,
         has_replica: false,
     })
@@ -212,8 +215,7 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
     }
     for file in 0..50 {
         let verdict = dispatcher.ended(FileId(file), &failure(Class::Path), at(now_s));
-        let is_counted = matches!(verdict, Some(Verdict::Retry { is_counted: true, .. }));
-        assert_eq!(is_counted, file < 3, "{verdict:?}");
+        assert_eq!(verdict, Some(FREE), "of file {file}");
     }
     let (down_at, mut probes, mut fails_at) = (now_s, 0, None::<(FileId, f64)>);
     while now_s < down_at + 60.0 {
@@ -224,7 +226,7 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
         }
         if let Some((file, _)) = fails_at.filter(|(_, fails_at)| *fails_at <= now_s) {
             fails_at = None;
-            dispatcher.ended(file, &failure(Class::Path), at(now_s));
+            assert_eq!(dispatcher.ended(file, &failure(Class::Path), at(now_s)), Some(FREE));
         }
         now_s += 0.1;
     }
@@ -282,6 +284,40 @@ fn a_path_that_takes_no_new_copy_is_down_though_an_old_one_still_moves() {
     let id = dispatcher.link_id(&link("a", "b")).unwrap();
     let pace = dispatcher.why_slow(id, at(now_s)).unwrap().to_string();
     assert!(pace.starts_with("the path or a storage has been down"), "{pace}");
+}
+
+/// A file fails so often, between others that are copied well, until it is not tried again for nothing: how often.
+fn fails_until_it_counts(dispatcher: &mut Dispatcher, failures: u32, from_s: f64) -> u32 {
+    for count in 0..failures {
+        let now_s = from_s + 10.0 * f64::from(count);
+        dispatcher.submitted(&entry(1, link("a", "b")), at(now_s));
+        assert_eq!(started(dispatcher, now_s), [1]);
+        let verdict = dispatcher.ended(FileId(1), &failure(Class::Path), at(now_s + 1.0));
+        if verdict != Some(FREE) {
+            assert_eq!(verdict, Some(Verdict::GiveUp));
+            return count;
+        }
+        let good = 1000 + now_s as i64;
+        dispatcher.submitted(&entry(good, link("a", "b")), at(now_s + 1.0));
+        assert_eq!(started(dispatcher, now_s + 2.0), [good]);
+        dispatcher.ended(FileId(good), &DONE, at(now_s + 3.0));
+    }
+    failures
+}
+
+#[test]
+fn a_file_whose_own_fault_looks_like_that_of_the_path_is_not_tried_for_ever() {
+    let mut dispatcher = dispatcher(1, 0);
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 0.0), BREAKER_FAILURES);
+    // When it has failed for good, or is not here any more for a while, nothing is kept of it.
+    assert_eq!(fails_until_it_counts(&mut dispatcher, BREAKER_FAILURES - 1, 1000.0), BREAKER_FAILURES - 1);
+    dispatcher.tick(at(2000.0) + DISPATCH_SWEEP);
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 3000.0), BREAKER_FAILURES);
+    // While it waits it is not forgotten.
+    assert_eq!(fails_until_it_counts(&mut dispatcher, BREAKER_FAILURES - 1, 4000.0), BREAKER_FAILURES - 1);
+    dispatcher.submitted(&Entry { not_before: Some(at(9000.0)), ..entry(1, link("a", "b")) }, at(4100.0));
+    dispatcher.tick(at(8000.0));
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 9001.0), 1);
 }
 
 #[test]

@@ -38,11 +38,12 @@ pub const OPTIMIZER_MEMORY: Duration = Duration::from_secs(900);
 pub const OPTIMIZER_GROUP_MEMORY: Duration = Duration::from_secs(3600);
 
 /// Failures one after the other by which a path or a storage counts as down: by chance, where one of ten fails, once in ten
-/// thousand files.
+/// thousand files. And retries of a file that do not count though nothing is known to be down: with one less, the first failures of
+/// what dies would be the end of their files.
 pub const BREAKER_FAILURES: u32 = 4;
 /// Bytes that move are a sign of life for so long; and for so long what was begun before may still break off, without a meaning.
 pub const BREAKER_ALIVE: Duration = Duration::from_secs(10);
-/// The pause before the first probe.
+/// The pause before the first probe, and before a retry that does not count.
 pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
 /// Each probe in vain doubles it up to this: with a probe's own time-out, what is back is seen within half a minute.
 pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(10);

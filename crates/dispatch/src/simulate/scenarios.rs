@@ -49,6 +49,7 @@ fn scenario(name: &'static str) -> Scenario {
         step_s: 0.1,
         marker_s: 2.0,
         until_s: 3600.0,
+        retries: 3,
         is_resuming: true,
         seed: 1,
         ..Scenario::default()
