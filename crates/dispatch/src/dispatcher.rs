@@ -424,6 +424,7 @@ impl Dispatcher {
             }
         }
         while turn.starts.len() < DISPATCH_STARTS_MAX
+            && turn.refused.len() < DISPATCH_STARTS_MAX
             && let Some(id) = self.ring.pop_front()
         {
             self.visit(id, now, &mut turn);
@@ -437,7 +438,11 @@ impl Dispatcher {
         link.is_in_ring = false;
         let (woken_for, ends) = (std::mem::take(&mut link.is_woken_for), [link.source, link.destination]);
         if self.queue.waiting(id).1 > self.queue.waiting(id).0 {
-            turn.refused.extend(self.queue.refused(id, DISPATCH_STARTS_MAX));
+            turn.refused.extend(self.queue.refused(id, DISPATCH_STARTS_MAX - turn.refused.len()));
+            if turn.refused.len() >= DISPATCH_STARTS_MAX {
+                // There may be more of them, for the next turn.
+                self.enqueue(id);
+            }
         }
         let block = self.block(id, now);
         if block.is_some() {

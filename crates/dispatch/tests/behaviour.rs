@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gridlane_core::Time;
 use gridlane_core::limits::{
-    BREAKER_FAILURES, BREAKER_PAUSE, BREAKER_PAUSE_MAX, DISPATCH_STAGGER, DISPATCH_SWEEP,
+    BREAKER_FAILURES, BREAKER_PAUSE, BREAKER_PAUSE_MAX, DISPATCH_STAGGER, DISPATCH_STARTS_MAX, DISPATCH_SWEEP,
 };
 use gridlane_dispatch::{
     Cancelled, Class, Dispatcher, Entry, Failure, Hold, HoldReason, Kind, LinkRule, Outcome, Rules, Side,
@@ -180,6 +180,29 @@ fn holds_pauses_and_missing_shares_stop_files_and_force_does_not_care() {
     assert_eq!((turn.refused, turn.starts), (vec![FileId(0), FileId(1)], vec![]));
     dispatcher.configured(rules(100));
     assert_eq!(dispatcher.waiting(), 0);
+}
+
+#[test]
+fn files_without_a_share_are_all_refused_however_many_and_the_others_start() {
+    let mut shares = rules(100);
+    shares.shares.insert(("*".into(), "*".into()), [("vo".to_owned(), 1)].into());
+    let mut dispatcher = Dispatcher::new(shares, Kind::Fixed(1), 1);
+    let refused = 5 * DISPATCH_STARTS_MAX as i64 / 2;
+    for file in 0..refused {
+        let link = link(["a", "c"][file as usize % 2], "b");
+        dispatcher.submitted(&Entry { vo: "other".into(), ..entry(file, link) }, at(0.0));
+    }
+    dispatcher.submitted(&entry(refused, link("a", "b")), at(0.0));
+    let (mut all, mut starts) = (std::collections::BTreeSet::new(), Vec::new());
+    // Nothing else happens: it is asked as long as it says that there is something to do now.
+    while dispatcher.deadline(at(0.0)) == Some(at(0.0)) {
+        let turn = dispatcher.next(at(0.0));
+        assert!(turn.refused.len() <= DISPATCH_STARTS_MAX, "{} in a turn", turn.refused.len());
+        assert!(!turn.refused.is_empty() || !turn.starts.is_empty(), "a turn with nothing in it");
+        all.extend(turn.refused);
+        starts.extend(turn.starts.iter().map(|start| start.file.0));
+    }
+    assert_eq!((all.len() as i64, starts, dispatcher.waiting()), (refused, vec![refused], 0));
 }
 
 #[test]

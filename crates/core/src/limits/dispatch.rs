@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Time of waiting that counts as one step of priority: of five steps, what came three hours later never overtakes.
 pub const DISPATCH_AGING: Duration = Duration::from_secs(1800);
-/// Starts of one turn: a caller has them under way in a few milliseconds, and hears of what has ended in between.
+/// Starts of one turn, and as many files that have expired or are refused: a caller has them under way in a few milliseconds, and hears of what has ended in between.
 pub const DISPATCH_STARTS_MAX: usize = 1000;
 /// New copies of a link, beyond those that take the place of others, are spread over so long: their handshakes, checks and slow
 /// starts do not fall together.
