@@ -12,6 +12,7 @@ pub const DISPATCH_STAGGER: Duration = Duration::from_secs(1);
 /// Bytes that a file costs its VO's share beside its own: what a link moves while a small file is looked at, made and checked.
 pub const DISPATCH_FILE_COST_BYTES: u64 = 8 * 1024 * 1024;
 /// Activities of a VO on a link that are told apart: users choose their names, and each start looks at all. More count as `default`.
+/// Of as many that have no files now it is remembered what they had.
 pub const DISPATCH_ACTIVITIES_MAX: usize = 256;
 /// A link on which nothing waits and runs is forgotten after so long: names of storages are chosen by others.
 pub const DISPATCH_LINK_IDLE_MAX: Duration = Duration::from_secs(3600);
