@@ -137,7 +137,7 @@ pub fn shares() -> Scenario {
     }
 }
 
-/// Files of 100 kB at 100 ms.
+/// Files of 2 MB at 100 ms.
 pub fn small() -> Scenario {
     Scenario {
         resources: vec![resource(125.0 * MB)],
