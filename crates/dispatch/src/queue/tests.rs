@@ -292,7 +292,11 @@ proptest! {
 
     #[test]
     fn it_holds_what_a_naive_queue_holds(ops in proptest::collection::vec(op(), 1..300)) {
-        let (mut queue, rules) = (Queue::default(), Rules::default());
+        let (mut queue, mut rules) = (Queue::default(), Rules::default());
+        // One VO has no shares of activities.
+        for vo in ["0", "1"] {
+            rules.activities.insert(vo.into(), [("0".to_owned(), 0.7), ("default".to_owned(), 0.2)].into());
+        }
         let mut naive: HashMap<i64, Naive> = HashMap::new();
         let mut now_s = 1u64;
         for op in ops {
