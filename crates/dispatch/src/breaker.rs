@@ -1,8 +1,9 @@
 //! Circuit breakers: what fails again and again is tried by one file at a time, and not by all.
 //!
-//! Each path and each storage has one. It opens after [`BREAKER_FAILURES`] failures one after the other, while no bytes move. Then
-//! one file at a time is started, as a probe, after pauses that grow and differ by chance. It closes with the first byte that a probe
-//! moves: everything goes on, with the concurrency that there was.
+//! Each path and each storage has one. It opens after [`BREAKER_FAILURES`] failures one after the other, while no copy that was begun
+//! since the first of them moves bytes. Then one file at a time is started, as a probe, after pauses that grow and differ by chance. It
+//! closes with the first byte that the probe moves: everything goes on, with the concurrency that there was. Bytes of copies that
+//! were begun before say nothing of it: what takes no new copy may still move those that it has.
 //!
 //! ```text
 //!           4 failures in a row                    the pause is over
@@ -87,7 +88,8 @@ pub enum Verdict {
     Retry {
         /// For so long at the least.
         after: Duration,
-        /// True if it counts as one of the attempts that its job allows. It does not when the path is down: the file is not at fault.
+        /// True if it counts as one of the attempts that its job allows. It does not when the path is down, or may be: the file is not
+        /// at fault.
         is_counted: bool,
     },
     /// The next replica is used.
@@ -97,13 +99,21 @@ pub enum Verdict {
 }
 
 impl Failure {
-    /// What follows, where the path or a storage of it has been down for so long.
-    pub(crate) fn verdict(&self, down: Option<Duration>) -> Verdict {
+    /// What follows, where the path or a storage of it has been down for so long, and the file had so many retries before that did not
+    /// count though nothing was known to be down.
+    ///
+    /// What dies is not known to be dead before [`BREAKER_FAILURES`] failures: the files of the first ones are no more at fault than
+    /// those of the others. But what looks like the path may be the file, so that it has no more than as many such retries.
+    pub(crate) fn verdict(&self, down: Option<Duration>, spared: u32) -> Verdict {
         if self.has_replica && self.class != Class::Local {
             return Verdict::OtherReplica;
         }
-        let is_elsewhere = matches!(self.class, Class::Path | Class::Storage(_) | Class::Local);
-        if down.is_some_and(|down| down < BREAKER_HOPE) && is_elsewhere && self.is_recoverable {
+        let is_spared = match (down, self.class) {
+            (Some(down), Class::Path | Class::Storage(_) | Class::Local) => down < BREAKER_HOPE,
+            (None, Class::Path | Class::Storage(_)) => spared < BREAKER_FAILURES,
+            _ => false,
+        };
+        if is_spared && self.is_recoverable {
             // The breaker says when it is tried again.
             return Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
         }
@@ -117,9 +127,14 @@ impl Failure {
 /// The breaker of a path or a storage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker {
-    /// Failures since bytes moved.
+    /// Failures since a copy moved bytes that was begun after the first of them.
     failures: u32,
+    /// When the first of them was counted.
+    first_failed_at: Option<Time>,
+    /// When bytes moved last, of whichever copy.
     alive_at: Option<Time>,
+    /// When it was last seen to work again after failures.
+    worked_again_at: Option<Time>,
     open: Option<Open>,
 }
 
@@ -152,18 +167,24 @@ impl Breaker {
         }
     }
 
-    /// A file starts; it is the probe if the breaker is open.
+    /// A file starts; it is the probe if the breaker is open and there is none: one that is forced takes no probe's place.
     pub(crate) fn started(&mut self, file: FileId) {
         if let Some(open) = &mut self.open {
-            open.probe = Some(file);
+            open.probe.get_or_insert(file);
         }
     }
 
-    /// Bytes moved; true if it was open and is not any more.
-    pub(crate) fn alive(&mut self, now: Time) -> bool {
-        self.failures = 0;
+    /// Bytes of a file moved that started at this time; true if it was open and is not any more.
+    pub(crate) fn alive(&mut self, file: FileId, started: Time, now: Time) -> bool {
         self.alive_at = Some(now);
-        self.open.take().is_some()
+        let is_closing = self.open.as_ref().is_some_and(|open| open.probe == Some(file));
+        // What starts in the moment of a failure starts because of it: it took the place.
+        let is_newer = self.open.is_none() && self.first_failed_at.is_some_and(|failed| started >= failed);
+        if is_closing || is_newer {
+            (self.failures, self.first_failed_at, self.open) = (0, None, None);
+            self.worked_again_at = Some(now);
+        }
+        is_closing
     }
 
     /// A file that started at this time has failed because of it; true if it opens.
@@ -177,10 +198,11 @@ impl Breaker {
             return false;
         }
         // What broke off before it worked again says nothing of now.
-        if self.is_alive(now) && self.alive_at.is_some_and(|alive| started < alive) {
+        if self.worked_again_at.is_some_and(|worked| started < worked && now.since(worked) < BREAKER_ALIVE) {
             return false;
         }
         self.failures += 1;
+        self.first_failed_at.get_or_insert(now);
         if self.failures < BREAKER_FAILURES {
             return false;
         }
@@ -244,11 +266,47 @@ mod tests {
         }
         assert!(probes <= 12, "{probes} probes in a minute");
         assert!(longest <= BREAKER_PAUSE_MAX, "{longest:?}");
-        assert!(breaker.alive(now));
+        breaker.started(FileId(200));
+        assert!(breaker.alive(FileId(200), now, now));
         assert!(breaker.may_start(now).is_ok());
         for number in 0..50 {
             let later = now + Duration::from_secs(1);
             assert!(!breaker.failed(FileId(number), at_s(0.0), later, &mut random), "it broke off before");
+        }
+    }
+
+    #[test]
+    fn old_copies_that_still_move_bytes_hide_nothing() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        // One was begun long ago, and is told of each second; whatever is begun now fails.
+        let old = FileId(1000);
+        for number in 0..4 {
+            let now = at_s(10.0 + number as f64);
+            assert!(!breaker.alive(old, at_s(0.0), now));
+            let opens = breaker.failed(FileId(number), now, now.plus_s(0.5), &mut random);
+            assert_eq!(opens, number == 3, "failure {number} counts");
+        }
+        assert!(!breaker.alive(old, at_s(0.0), at_s(14.0)), "it is open for what begins");
+        assert_eq!(breaker.open_since(), Some(at_s(13.5)));
+        let Err(Some(at)) = breaker.may_start(at_s(14.0)) else { panic!("no pause") };
+        breaker.started(FileId(5));
+        breaker.started(FileId(6));
+        assert!(!breaker.alive(FileId(6), at, at), "it was forced, and is no probe");
+        assert!(!breaker.alive(old, at_s(0.0), at));
+        assert_eq!(breaker.may_start(at), Err(None), "the probe runs still");
+        assert!(breaker.alive(FileId(5), at, at.plus_s(1.0)));
+        assert_eq!(breaker.open_since(), None);
+    }
+
+    #[test]
+    fn a_copy_that_was_begun_after_a_failure_and_moves_bytes_ends_the_count() {
+        let (mut breaker, mut random) = (Breaker::default(), Random::new(1));
+        for number in 0..20 {
+            let now = at_s(100.0 * number as f64);
+            for failure in 0..3 {
+                assert!(!breaker.failed(FileId(failure), now, now.plus_s(1.0), &mut random));
+            }
+            assert!(!breaker.alive(FileId(9), now.plus_s(1.0), now.plus_s(2.0)), "it was not open");
         }
     }
 
@@ -273,13 +331,18 @@ mod tests {
         };
         let counted = Verdict::Retry { after: RETRY_PAUSE, is_counted: true };
         let free = Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
-        assert_eq!(failure.verdict(None), counted);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None), Verdict::GiveUp);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(Duration::from_secs(60))), free);
-        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(BREAKER_HOPE)), Verdict::GiveUp);
-        assert_eq!(Failure { has_replica: true, ..failure }.verdict(None), Verdict::OtherReplica);
+        let hour = Some(BREAKER_HOPE);
+        assert_eq!(failure.verdict(None, BREAKER_FAILURES), counted);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None, BREAKER_FAILURES), Verdict::GiveUp);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(None, BREAKER_FAILURES - 1), free);
+        assert_eq!(Failure { retries: 0, ..failure }.verdict(None, 0), free);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(Some(Duration::from_secs(60)), 9), free);
+        assert_eq!(Failure { attempts: 1, ..failure }.verdict(hour, 0), Verdict::GiveUp);
+        assert_eq!(Failure { has_replica: true, ..failure }.verdict(None, 0), Verdict::OtherReplica);
+        assert_eq!(Failure { is_recoverable: false, ..failure }.verdict(None, 0), Verdict::GiveUp);
+        assert_eq!(Failure { class: Class::Local, ..failure }.verdict(None, 0), counted);
         let file = Failure { class: Class::File, is_recoverable: false, ..failure };
-        assert_eq!(file.verdict(Some(Duration::ZERO)), Verdict::GiveUp);
+        assert_eq!(file.verdict(Some(Duration::ZERO), 0), Verdict::GiveUp);
         let class = |kind, side| Class::of(kind, Fault::Peer, side);
         assert_eq!(class(ErrorKind::NotFound, Some(Side::Source)), Class::File);
         assert_eq!(class(ErrorKind::Busy, Some(Side::Source)), Class::Storage(Side::Source));

@@ -1,7 +1,7 @@
 //! The dispatcher: events in, starts out.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use gridlane_core::Time;
@@ -81,6 +81,13 @@ pub(crate) struct Running {
     pub(crate) has_moved: bool,
 }
 
+/// Retries of a file that did not count though nothing was known to be down.
+#[derive(Clone, Copy, Debug)]
+struct Spared {
+    retries: u32,
+    last_at: Time,
+}
+
 /// A link.
 #[derive(Debug)]
 pub(crate) struct LinkState {
@@ -143,6 +150,8 @@ pub struct Dispatcher {
     links: Vec<Option<LinkState>>,
     storages: Vec<StorageState>,
     running: BTreeMap<FileId, Running>,
+    /// Files that have failed where nothing was known to be down, until they have ended.
+    spared: HashMap<FileId, Spared>,
     /// Links to be looked at.
     ring: VecDeque<LinkId>,
     alarms: BinaryHeap<Reverse<(Time, LinkId)>>,
@@ -167,6 +176,7 @@ impl Dispatcher {
             links: Vec::new(),
             storages: Vec::new(),
             running: BTreeMap::new(),
+            spared: HashMap::new(),
             ring: VecDeque::new(),
             alarms: BinaryHeap::new(),
             forced: Vec::new(),
@@ -265,7 +275,7 @@ impl Dispatcher {
         if running.has_moved {
             return;
         }
-        let (id, is_alive) = (running.taken.link, bytes > running.told.bytes);
+        let (id, started, is_alive) = (running.taken.link, running.started, bytes > running.told.bytes);
         let marker_s = now.since(running.told.at).as_secs_f64().min(MARKER_MAX.as_secs_f64());
         self.marker_s += 0.05 * (marker_s - self.marker_s);
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) {
@@ -273,7 +283,7 @@ impl Dispatcher {
         }
         self.optimizer.progress(file, bytes);
         if is_alive {
-            self.alive(id, now);
+            self.alive(id, file, started, now);
         }
     }
 
@@ -283,14 +293,14 @@ impl Dispatcher {
         if std::mem::replace(&mut running.has_moved, true) {
             return;
         }
-        let id = running.taken.link;
+        let (id, started) = (running.taken.link, running.started);
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) {
             link.meter.end(&mut running.told, bytes, now);
             link.verifying += 1;
             link.finished += 1;
         }
         self.optimizer.ended(file, Some(true), bytes, now);
-        self.alive(id, now);
+        self.alive(id, file, started, now);
         self.freed(id);
     }
 
@@ -322,7 +332,7 @@ impl Dispatcher {
         link.idle_since = now;
         let verdict = match outcome {
             Outcome::Finished { .. } => {
-                self.alive(id, now);
+                self.alive(id, file, running.started, now);
                 None
             }
             Outcome::Cancelled => {
@@ -331,9 +341,12 @@ impl Dispatcher {
             }
             Outcome::Failed(failure) => {
                 self.failed(id, file, &running, failure.class, now);
-                Some(failure.verdict(self.down_since(id).map(|since| now.since(since))))
+                Some(self.verdict(id, file, failure, now))
             }
         };
+        if !matches!(verdict, Some(Verdict::Retry { .. })) {
+            self.spared.remove(&file);
+        }
         if running.has_moved {
             self.enqueue(id);
         } else {
@@ -411,6 +424,7 @@ impl Dispatcher {
             }
         }
         while turn.starts.len() < DISPATCH_STARTS_MAX
+            && turn.refused.len() < DISPATCH_STARTS_MAX
             && let Some(id) = self.ring.pop_front()
         {
             self.visit(id, now, &mut turn);
@@ -424,7 +438,11 @@ impl Dispatcher {
         link.is_in_ring = false;
         let (woken_for, ends) = (std::mem::take(&mut link.is_woken_for), [link.source, link.destination]);
         if self.queue.waiting(id).1 > self.queue.waiting(id).0 {
-            turn.refused.extend(self.queue.refused(id, DISPATCH_STARTS_MAX));
+            turn.refused.extend(self.queue.refused(id, DISPATCH_STARTS_MAX - turn.refused.len()));
+            if turn.refused.len() >= DISPATCH_STARTS_MAX {
+                // There may be more of them, for the next turn.
+                self.enqueue(id);
+            }
         }
         let block = self.block(id, now);
         if block.is_some() {
@@ -676,12 +694,12 @@ impl Dispatcher {
         }
     }
 
-    /// Bytes have moved on a link.
-    fn alive(&mut self, id: LinkId, now: Time) {
+    /// Bytes of a file have moved on a link, which started at this time.
+    fn alive(&mut self, id: LinkId, file: FileId, started: Time, now: Time) {
         let mut closed = Vec::new();
         let mut is_closed = false;
         self.breakers(id, |breaker, storage| {
-            if breaker.alive(now) {
+            if breaker.alive(file, started, now) {
                 is_closed = true;
                 closed.extend(storage);
             }
@@ -727,6 +745,17 @@ impl Dispatcher {
                 self.suspect(number, now);
             }
         }
+    }
+
+    /// What follows from a failure, which the breakers know of already.
+    fn verdict(&mut self, id: LinkId, file: FileId, failure: &Failure, now: Time) -> Verdict {
+        let down = self.down_since(id).map(|since| now.since(since));
+        let spared = self.spared.get(&file).map_or(0, |spared| spared.retries);
+        let verdict = failure.verdict(down, spared);
+        if down.is_none() && matches!(verdict, Verdict::Retry { is_counted: false, .. }) {
+            self.spared.insert(file, Spared { retries: spared + 1, last_at: now });
+        }
+        verdict
     }
 
     /// Opens the breaker of a storage of which several paths are down and none works.
@@ -805,8 +834,13 @@ impl Dispatcher {
         samples
     }
 
-    /// Forgets links that have been idle for long.
+    /// Forgets links that have been idle for long, and of files that did not come back what they have failed.
     fn sweep(&mut self, now: Time) {
+        let Dispatcher { spared, running, queue, .. } = self;
+        spared.retain(|file, spared| {
+            let is_here = running.contains_key(file) || queue.place(*file).is_some();
+            is_here || now.since(spared.last_at) < DISPATCH_SWEEP
+        });
         let idle: Vec<LinkId> = self
             .queue
             .links()

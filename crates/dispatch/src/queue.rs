@@ -87,11 +87,22 @@ struct Bin {
     served: f64,
 }
 
+/// What an activity had, of which no file waits.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    activity: u32,
+    served: f64,
+}
+
 /// Files of a VO on a link.
 #[derive(Debug)]
 struct VoQueue {
     vo: u32,
     bins: Vec<u32>,
+    /// Activities that had more than the one that was served last, and have nothing now: they do not begin anew.
+    past: Vec<Past>,
+    /// The bytes by weight that the activity had had which was served last.
+    activity_served: f64,
     ready: u32,
     total: u32,
     /// Bytes of all of them, as far as they are known.
@@ -150,6 +161,28 @@ fn hash(file: FileId) -> u64 {
 impl VoQueue {
     fn is_eligible(&self) -> bool {
         self.ready > 0 && self.hold.is_none() && self.weight.is_some()
+    }
+}
+
+impl VoQueue {
+    /// Where an activity begins that comes anew, where the one with files that has had least stands at `least`.
+    fn begin(&mut self, activity: Option<u32>, least: Option<f64>) -> (f64, Option<Past>) {
+        let place = self.past.iter().position(|past| Some(past.activity) == activity);
+        let past = place.map(|place| self.past.swap_remove(place));
+        let begin = least.unwrap_or(self.activity_served);
+        (past.map_or(begin, |past| past.served.max(begin)), past)
+    }
+
+    /// Remembers what an activity had that has no more files; gives back the one that need not be remembered any more, if it is one.
+    fn remember(&mut self, activity: u32, served: f64) -> Option<u32> {
+        if served <= self.activity_served {
+            return Some(activity);
+        }
+        self.past.push(Past { activity, served });
+        let least = self.past.iter().enumerate().min_by(|one, other| one.1.served.total_cmp(&other.1.served));
+        let (place, past) = least?;
+        let is_over = past.served <= self.activity_served || self.past.len() > DISPATCH_ACTIVITIES_MAX;
+        is_over.then(|| self.past.swap_remove(place).activity)
     }
 }
 
@@ -235,6 +268,9 @@ impl Queue {
                 let ends = (link.source, link.destination);
                 for vo in link.vos.drain(..) {
                     self.vos.release(vo.vo);
+                    for past in vo.past {
+                        self.activities.release(past.activity);
+                    }
                 }
                 *slot = None;
                 self.links_free.push(id.0);
@@ -323,6 +359,8 @@ impl Queue {
         link.vos.push(VoQueue {
             vo,
             bins: Vec::new(),
+            past: Vec::new(),
+            activity_served: 0.0,
             ready: 0,
             total: 0,
             bytes: 0,
@@ -346,10 +384,11 @@ impl Queue {
         if queue.bins.len() >= DISPATCH_ACTIVITIES_MAX && activity != "default" {
             return self.bin(id, vo, "default");
         }
-        let activity = self.activities.take(activity);
-        // It begins where the one stands that has had least.
-        let served =
-            queue.bins.iter().map(|bin| self.bins[*bin as usize].served).reduce(f64::min).unwrap_or(0.0);
+        // It begins where the one stands that has had least, but not behind itself.
+        let least = queue.bins.iter().map(|bin| self.bins[*bin as usize].served).reduce(f64::min);
+        let (served, past) = queue.begin(known, least);
+        // What is remembered has the use of its name.
+        let activity = past.map_or_else(|| self.activities.take(activity), |past| past.activity);
         let new = Bin { link: id.0, vo, activity, lists: Default::default(), delayed: 0, served };
         let bin = match self.bins_free.pop() {
             Some(bin) => {
@@ -377,7 +416,9 @@ impl Queue {
                 if more > 0 { queue.bytes.saturating_add(bytes) } else { queue.bytes.saturating_sub(bytes) };
             if is_empty {
                 queue.bins.retain(|bin| *bin != number);
-                self.activities.release(bin.activity);
+                if let Some(activity) = queue.remember(bin.activity, bin.served) {
+                    self.activities.release(activity);
+                }
                 self.bins_free.push(number);
             }
         }
@@ -557,6 +598,7 @@ impl Queue {
             // An activity that had nothing for a while has no more to come than the others.
             let least = queue.bins.iter().filter(|bin| self.bins[**bin as usize].ready() > 0);
             let least = least.map(|bin| self.bins[*bin as usize].served).reduce(f64::min).unwrap_or(0.0);
+            queue.activity_served = queue.activity_served.max(least);
             let empty: Vec<u32> =
                 queue.bins.iter().copied().filter(|bin| self.bins[*bin as usize].ready() == 0).collect();
             for bin in empty {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gridlane_core::Time;
-use gridlane_core::limits::{BREAKER_PAUSE_MAX, DISPATCH_STAGGER};
+use gridlane_core::limits::{
+    BREAKER_FAILURES, BREAKER_PAUSE, BREAKER_PAUSE_MAX, DISPATCH_STAGGER, DISPATCH_STARTS_MAX, DISPATCH_SWEEP,
+};
 use gridlane_dispatch::{
     Cancelled, Class, Dispatcher, Entry, Failure, Hold, HoldReason, Kind, LinkRule, Outcome, Rules, Side,
     Start, StorageRule, Verdict,
@@ -11,6 +13,7 @@ use gridlane_dispatch::{
 use gridlane_jobs::{FileId, Link};
 
 const NONE: [i64; 0] = [];
+const FREE: Verdict = Verdict::Retry { after: BREAKER_PAUSE, is_counted: false };
 const DONE: Outcome = Outcome::Finished { bytes: 1_000_000 };
 
 fn at(seconds: f64) -> Time {
@@ -59,7 +62,7 @@ fn failure(class: Class) -> Outcome {
         class,
         is_recoverable: true,
         attempts: 0,
-        retries: 3,
+        retries: 0,
         retry_pause: None,
         has_replica: false,
     })
@@ -180,6 +183,29 @@ fn holds_pauses_and_missing_shares_stop_files_and_force_does_not_care() {
 }
 
 #[test]
+fn files_without_a_share_are_all_refused_however_many_and_the_others_start() {
+    let mut shares = rules(100);
+    shares.shares.insert(("*".into(), "*".into()), [("vo".to_owned(), 1)].into());
+    let mut dispatcher = Dispatcher::new(shares, Kind::Fixed(1), 1);
+    let refused = 5 * DISPATCH_STARTS_MAX as i64 / 2;
+    for file in 0..refused {
+        let link = link(["a", "c"][file as usize % 2], "b");
+        dispatcher.submitted(&Entry { vo: "other".into(), ..entry(file, link) }, at(0.0));
+    }
+    dispatcher.submitted(&entry(refused, link("a", "b")), at(0.0));
+    let (mut all, mut starts) = (std::collections::BTreeSet::new(), Vec::new());
+    // Nothing else happens: it is asked as long as it says that there is something to do now.
+    while dispatcher.deadline(at(0.0)) == Some(at(0.0)) {
+        let turn = dispatcher.next(at(0.0));
+        assert!(turn.refused.len() <= DISPATCH_STARTS_MAX, "{} in a turn", turn.refused.len());
+        assert!(!turn.refused.is_empty() || !turn.starts.is_empty(), "a turn with nothing in it");
+        all.extend(turn.refused);
+        starts.extend(turn.starts.iter().map(|start| start.file.0));
+    }
+    assert_eq!((all.len() as i64, starts, dispatcher.waiting()), (refused, vec![refused], 0));
+}
+
+#[test]
 fn a_file_is_there_once_and_can_be_cancelled_and_expires() {
     let mut dispatcher = dispatcher(1, 2);
     assert!(!dispatcher.submitted(&entry(0, link("a", "b")), at(0.0)));
@@ -212,8 +238,7 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
     }
     for file in 0..50 {
         let verdict = dispatcher.ended(FileId(file), &failure(Class::Path), at(now_s));
-        let is_counted = matches!(verdict, Some(Verdict::Retry { is_counted: true, .. }));
-        assert_eq!(is_counted, file < 3, "{verdict:?}");
+        assert_eq!(verdict, Some(FREE), "of file {file}");
     }
     let (down_at, mut probes, mut fails_at) = (now_s, 0, None::<(FileId, f64)>);
     while now_s < down_at + 60.0 {
@@ -224,7 +249,7 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
         }
         if let Some((file, _)) = fails_at.filter(|(_, fails_at)| *fails_at <= now_s) {
             fails_at = None;
-            dispatcher.ended(file, &failure(Class::Path), at(now_s));
+            assert_eq!(dispatcher.ended(file, &failure(Class::Path), at(now_s)), Some(FREE));
         }
         now_s += 0.1;
     }
@@ -256,6 +281,66 @@ fn a_path_that_dies_is_probed_and_costs_no_attempts() {
         now_s += 0.01;
     }
     assert!(now_s - back_s < 1.5, "as many as before, over a second: {}", now_s - back_s);
+}
+
+#[test]
+fn a_path_that_takes_no_new_copy_is_down_though_an_old_one_still_moves() {
+    let mut dispatcher = dispatcher(5, 1000);
+    assert_eq!(started(&mut dispatcher, 0.0), [0]);
+    let (mut now_s, mut starts, mut fails_at) = (5.0, 0, Vec::new());
+    while now_s < 65.0 {
+        // The first one is told of all the time; each other fails half a second after its start.
+        dispatcher.progress(FileId(0), (now_s * 1000.0) as u64, at(now_s));
+        for file in started(&mut dispatcher, now_s) {
+            starts += 1;
+            fails_at.push((file, now_s + 0.5));
+        }
+        let (due, later): (Vec<_>, Vec<_>) =
+            fails_at.into_iter().partition(|(_, fails_at)| *fails_at <= now_s);
+        fails_at = later;
+        for (file, _) in due {
+            dispatcher.ended(FileId(file), &failure(Class::Path), at(now_s));
+        }
+        now_s += 0.1;
+    }
+    assert!((8..=24).contains(&starts), "{starts} starts in a minute");
+    let id = dispatcher.link_id(&link("a", "b")).unwrap();
+    let pace = dispatcher.why_slow(id, at(now_s)).unwrap().to_string();
+    assert!(pace.starts_with("the path or a storage has been down"), "{pace}");
+}
+
+/// A file fails so often, between others that are copied well, until it is not tried again for nothing: how often.
+fn fails_until_it_counts(dispatcher: &mut Dispatcher, failures: u32, from_s: f64) -> u32 {
+    for count in 0..failures {
+        let now_s = from_s + 10.0 * f64::from(count);
+        dispatcher.submitted(&entry(1, link("a", "b")), at(now_s));
+        assert_eq!(started(dispatcher, now_s), [1]);
+        let verdict = dispatcher.ended(FileId(1), &failure(Class::Path), at(now_s + 1.0));
+        if verdict != Some(FREE) {
+            assert_eq!(verdict, Some(Verdict::GiveUp));
+            return count;
+        }
+        let good = 1000 + now_s as i64;
+        dispatcher.submitted(&entry(good, link("a", "b")), at(now_s + 1.0));
+        assert_eq!(started(dispatcher, now_s + 2.0), [good]);
+        dispatcher.ended(FileId(good), &DONE, at(now_s + 3.0));
+    }
+    failures
+}
+
+#[test]
+fn a_file_whose_own_fault_looks_like_that_of_the_path_is_not_tried_for_ever() {
+    let mut dispatcher = dispatcher(1, 0);
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 0.0), BREAKER_FAILURES);
+    // When it has failed for good, or is not here any more for a while, nothing is kept of it.
+    assert_eq!(fails_until_it_counts(&mut dispatcher, BREAKER_FAILURES - 1, 1000.0), BREAKER_FAILURES - 1);
+    dispatcher.tick(at(2000.0) + DISPATCH_SWEEP);
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 3000.0), BREAKER_FAILURES);
+    // While it waits it is not forgotten.
+    assert_eq!(fails_until_it_counts(&mut dispatcher, BREAKER_FAILURES - 1, 4000.0), BREAKER_FAILURES - 1);
+    dispatcher.submitted(&Entry { not_before: Some(at(9000.0)), ..entry(1, link("a", "b")) }, at(4100.0));
+    dispatcher.tick(at(8000.0));
+    assert_eq!(fails_until_it_counts(&mut dispatcher, 100, 9001.0), 1);
 }
 
 #[test]

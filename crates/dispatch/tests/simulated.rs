@@ -62,7 +62,10 @@ fn a_minute_without_a_path_costs_a_minute() {
     assert!(report.twice_bytes <= 0.02 * report.bytes, "{}", report.twice_bytes);
     assert!(part(&report, 210, 300) >= 0.95, "30 s after: {}", part(&report, 210, 300));
     assert!(report.failures <= 40, "{} failures", report.failures);
-    let lossy = Scenario { is_resuming: false, ..scenario };
+    // Jobs allow no retries unless they ask for some.
+    let bare = run(&Scenario { retries: 0, ..scenario.clone() }, Kind::Ours);
+    assert_eq!((bare.failed, bare.finished), (0, 40));
+    let lossy = Scenario { retries: 0, is_resuming: false, ..scenario };
     assert_eq!(run(&lossy, Kind::Ours).failed, 0);
 }
 

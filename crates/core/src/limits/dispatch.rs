@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Time of waiting that counts as one step of priority: of five steps, what came three hours later never overtakes.
 pub const DISPATCH_AGING: Duration = Duration::from_secs(1800);
-/// Starts of one turn: a caller has them under way in a few milliseconds, and hears of what has ended in between.
+/// Starts of one turn, and as many files that have expired or are refused: a caller has them under way in a few milliseconds, and hears of what has ended in between.
 pub const DISPATCH_STARTS_MAX: usize = 1000;
 /// New copies of a link, beyond those that take the place of others, are spread over so long: their handshakes, checks and slow
 /// starts do not fall together.
@@ -12,6 +12,7 @@ pub const DISPATCH_STAGGER: Duration = Duration::from_secs(1);
 /// Bytes that a file costs its VO's share beside its own: what a link moves while a small file is looked at, made and checked.
 pub const DISPATCH_FILE_COST_BYTES: u64 = 8 * 1024 * 1024;
 /// Activities of a VO on a link that are told apart: users choose their names, and each start looks at all. More count as `default`.
+/// Of as many that have no files now it is remembered what they had.
 pub const DISPATCH_ACTIVITIES_MAX: usize = 256;
 /// A link on which nothing waits and runs is forgotten after so long: names of storages are chosen by others.
 pub const DISPATCH_LINK_IDLE_MAX: Duration = Duration::from_secs(3600);
@@ -38,11 +39,12 @@ pub const OPTIMIZER_MEMORY: Duration = Duration::from_secs(900);
 pub const OPTIMIZER_GROUP_MEMORY: Duration = Duration::from_secs(3600);
 
 /// Failures one after the other by which a path or a storage counts as down: by chance, where one of ten fails, once in ten
-/// thousand files.
+/// thousand files. And retries of a file that do not count though nothing is known to be down: with one less, the first failures of
+/// what dies would be the end of their files.
 pub const BREAKER_FAILURES: u32 = 4;
-/// Bytes that move are a sign of life for so long.
+/// Bytes that move are a sign of life for so long; and for so long what was begun before may still break off, without a meaning.
 pub const BREAKER_ALIVE: Duration = Duration::from_secs(10);
-/// The pause before the first probe.
+/// The pause before the first probe, and before a retry that does not count.
 pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
 /// Each probe in vain doubles it up to this: with a probe's own time-out, what is back is seen within half a minute.
 pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -127,6 +127,78 @@ fn activities_have_their_shares_and_those_that_are_not_named_that_of_default() {
 }
 
 #[test]
+fn an_activity_that_comes_with_one_file_at_a_time_has_no_more_than_its_share() {
+    let mut rules = Rules::default();
+    let weights = [("production", 0.9), ("default", 0.1)].map(|(name, weight)| (name.to_owned(), weight));
+    rules.activities.insert("vo".into(), weights.into());
+    let (mut queue, mut link) = (Queue::default(), LinkId(0));
+    for file in 0..4000 {
+        let activity = "production".to_owned();
+        link = queue.insert(&Entry { activity, ..entry(file) }, &rules, at(1)).unwrap();
+    }
+    let (mut next, mut trickled) = (10_000, 0);
+    for _ in 0..2000 {
+        // As soon as its file has started there is another one.
+        if queue.find(FileId(next)).is_none() {
+            next += 1;
+            queue.insert(&Entry { activity: "user".into(), ..entry(next) }, &rules, at(1)).unwrap();
+        }
+        trickled += i32::from(queue.choose(link, &rules).unwrap().file.0 > 4000);
+    }
+    assert!((180..=220).contains(&trickled), "{trickled} of 2000");
+}
+
+#[test]
+fn an_activity_that_is_new_does_not_keep_those_out_that_had_much() {
+    let mut rules = Rules::default();
+    let weights = [("a", 0.5), ("default", 0.5)].map(|(name, weight)| (name.to_owned(), weight));
+    rules.activities.insert("vo".into(), weights.into());
+    let (mut queue, mut link) = (Queue::default(), LinkId(0));
+    // One was alone for long, and has nothing now; then another one comes, and it comes again.
+    for file in 0..1000 {
+        link = queue.insert(&Entry { activity: "a".into(), ..entry(file) }, &rules, at(1)).unwrap();
+        assert!(queue.choose(link, &rules).is_some());
+    }
+    for file in 1000..2000 {
+        let activity = ["b", "a"][(file % 2) as usize].to_owned();
+        queue.insert(&Entry { activity, ..entry(file) }, &rules, at(2)).unwrap();
+    }
+    let shares = served(&mut queue, &rules, link, 100, |file| (file % 2) as usize);
+    assert!((shares[0] - 0.5).abs() < 0.03, "{shares:?}");
+}
+
+#[test]
+fn what_activities_had_is_remembered_of_so_many_and_goes_with_the_link() {
+    let mut rules = Rules::default();
+    rules.activities.insert("vo".into(), [("default".to_owned(), 0.5)].into());
+    let (mut queue, mut link) = (Queue::default(), LinkId(0));
+    // One that had nothing waits all the time, so that all others stand before it.
+    queue.insert(&Entry { priority: 1, ..entry(0) }, &rules, at(1)).unwrap();
+    for round in 0..8 {
+        for number in 1..200 {
+            let file = 1000 * round + number;
+            let new = Entry { activity: format!("a{file}"), size_bytes: 1, ..entry(file) };
+            link = queue.insert(&new, &rules, at(1)).unwrap();
+        }
+        for _ in 1..200 {
+            let taken = queue.choose(link, &rules).unwrap();
+            if taken.file == FileId(0) {
+                queue.insert(&entry(0), &rules, at(1)).unwrap();
+            }
+        }
+        let past = queue.links[0].as_ref().unwrap().vos[0].past.len();
+        assert!(past > 0 && past <= DISPATCH_ACTIVITIES_MAX, "{past}");
+    }
+    let files: Vec<i64> = (0..8000).filter(|file| queue.find(FileId(*file)).is_some()).collect();
+    for file in files {
+        queue.remove(FileId(file));
+    }
+    assert!(queue.forget_link(link));
+    let kept = (0..8000).filter(|file| queue.activities.find(&format!("a{file}")).is_some()).count();
+    assert_eq!((kept, queue.activities.find("default")), (0, None), "names are free again");
+}
+
+#[test]
 fn activities_beyond_the_limit_are_one() {
     let (mut queue, rules) = (Queue::default(), Rules::default());
     for file in 0..2000 {
@@ -220,7 +292,11 @@ proptest! {
 
     #[test]
     fn it_holds_what_a_naive_queue_holds(ops in proptest::collection::vec(op(), 1..300)) {
-        let (mut queue, rules) = (Queue::default(), Rules::default());
+        let (mut queue, mut rules) = (Queue::default(), Rules::default());
+        // One VO has no shares of activities.
+        for vo in ["0", "1"] {
+            rules.activities.insert(vo.into(), [("0".to_owned(), 0.7), ("default".to_owned(), 0.2)].into());
+        }
         let mut naive: HashMap<i64, Naive> = HashMap::new();
         let mut now_s = 1u64;
         for op in ops {

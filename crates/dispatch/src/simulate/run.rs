@@ -19,8 +19,6 @@ use crate::random::Random;
 const CONNECT_TIMEOUT_S: f64 = 5.0;
 /// A copy that does not move is given up after so long.
 const STALL_S: f64 = 30.0;
-/// Attempts after the first.
-const RETRIES: u32 = 3;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default)]
@@ -309,7 +307,7 @@ impl World<'_> {
             class,
             is_recoverable: true,
             attempts: file.attempts,
-            retries: RETRIES,
+            retries: self.scenario.retries,
             retry_pause: Some(Duration::from_secs(10)),
             has_replica: false,
         };

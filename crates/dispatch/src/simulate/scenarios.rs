@@ -49,6 +49,7 @@ fn scenario(name: &'static str) -> Scenario {
         step_s: 0.1,
         marker_s: 2.0,
         until_s: 3600.0,
+        retries: 3,
         is_resuming: true,
         seed: 1,
         ..Scenario::default()
@@ -136,7 +137,7 @@ pub fn shares() -> Scenario {
     }
 }
 
-/// Files of 100 kB at 100 ms.
+/// Files of 2 MB at 100 ms.
 pub fn small() -> Scenario {
     Scenario {
         resources: vec![resource(125.0 * MB)],

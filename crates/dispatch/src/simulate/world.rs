@@ -81,6 +81,8 @@ pub struct Scenario {
     pub until_s: f64,
     /// The best rate that all paths together could have, in bytes per second.
     pub best_bytes_per_s: f64,
+    /// Attempts after the first that jobs allow.
+    pub retries: u32,
     /// A copy that broke off goes on where it was.
     pub is_resuming: bool,
     /// The seed of chance.
