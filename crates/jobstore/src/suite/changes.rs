@@ -59,7 +59,8 @@ pub(super) fn check(store: &dyn JobStore, found: &mut Found) -> Result<()> {
     found.same("an existing destination is in the metadata", file.metadata, Some(merged));
     found.same("a final file stays as it is", go(store, files[0], Active, 31)?, Ok(Written::Stale));
     let the = the_job(store, id(101))?;
-    found.same("a job goes on while a file does", (the.state, the.finished_s), (JobState::Active, None));
+    // It has followed a file that waits for another attempt.
+    found.same("a job goes on while a file does", (the.state, the.finished_s), (JobState::Submitted, None));
     let is = go(store, files[1], Failed, 32)?;
     found.same("and ends with it", is, changed(&[(files[1], Failed)], JobState::FinishedDirty));
     let the = the_job(store, id(101))?;
